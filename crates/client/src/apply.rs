@@ -23,7 +23,8 @@
 //! is refused ([`Code::DownloadBlocked`]).
 //!
 //! A single row that a table refuses is kept back, and the rest is applied (`apply/kept_back.rs`).
-//! The same holds for a row that a table of the user's own keeps from going (`apply/guarded.rs`).
+//! The same holds for a row that cannot go, because a table of the user's own refers to it or a
+//! change that has to wait (`apply/guarded.rs`).
 //!
 //! All triggers of the file are off for this connection, also the user's. Foreign key actions are
 //! not. A temporary trigger notes what goes unseen (`apply/own_values.rs`).
@@ -112,8 +113,12 @@ fn apply_around(
     let applied = match kept_back::has_deletes(connection, circumstances.tables)? {
         true => apply_once(connection, download, end, &guarding, fill, progress)?,
         false => match apply_once(connection, download, end, circumstances, fill, progress) {
-            // Nothing waits to be uploaded, so a row of the user's own is in the way.
-            Err(failure) if failure.code() == Code::RemoteSchemaDiffers => {
+            // What is in the way is a row of the user's own, or a change that has to wait.
+            Err(failure)
+                if failure.code() == Code::RemoteSchemaDiffers
+                    || failure.code() == Code::ApplyBlocked
+                        && circumstances.uploads == Uploads::Later =>
+            {
                 let none = FirstFill::none(circumstances);
                 apply_once(connection, download, end, &guarding, &none, progress)?
             }

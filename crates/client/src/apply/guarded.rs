@@ -1,12 +1,13 @@
-//! Rows that a download does not change, because a table of the user's own refers to them.
+//! Rows that a download does not delete, because a row refers to them that cannot go.
 //!
-//! A row of such a table is never uploaded, so the row that it refers to cannot be deleted without
-//! breaking a foreign key, however often the remote synchronizes. The download is applied once
-//! more: these rows, and all rows to which they refer, directly or not, stay. Their deletes are
-//! kept back (`apply/kept_back.rs`), and the next download begins in this way. They get the values
-//! that come, unless others may refer to these.
+//! A row in a table of the user's own is never uploaded. And a change may have to wait for the
+//! download, or until the center has its table again. So the row that it refers to cannot be
+//! deleted without breaking a foreign key, however often the remote synchronizes. The download is
+//! applied once more: these rows, and all rows to which they refer, directly or not, stay. Their
+//! deletes are kept back (`apply/kept_back.rs`), and the next download begins in this way. They get
+//! the values that come, unless others may refer to these.
 
-use super::circumstances::Circumstances;
+use super::circumstances::{Circumstances, Uploads};
 use super::{incoming, rejects};
 use crate::connection::{explain, value};
 use crate::schema::reference::{Clinging, Reference};
@@ -67,8 +68,17 @@ pub(super) fn begin(
             table.incoming_sql(),
             table.same_our_key("i.", &format!("{guarded}.")),
         ))?;
+        if circumstances.uploads == Uploads::Later && table.uploads() {
+            run(&format!(
+                "INSERT OR IGNORE INTO temp.{guarded} SELECT {}, NULL FROM {} \
+                 WHERE \"generation\" = {}",
+                table.our_keys_sql(""),
+                table.change_sql(),
+                circumstances.open_generation,
+            ))?;
+        }
     }
-    Ok(())
+    add_ancestors(connection, tables, &references)
 }
 
 /// Tells of the rows that should have gone with this download, and stay because a row of a table
