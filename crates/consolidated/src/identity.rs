@@ -88,7 +88,7 @@ impl Void {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum Recognition {
     Known,
     /// Known, but a later connection of the same file has begun.
     Overtaken,
@@ -119,7 +119,7 @@ fn judge(
     identity: &Identity,
     remembered: Option<&Remembered>,
     evidence: &mut Evidence<'_>,
-) -> Result<Verdict, Failure> {
+) -> Result<Recognition, Failure> {
     let fresh = identity.counter == Counter(0)
         && identity.nonce_confirmed == Nonce(0)
         && identity.progress == Progress(0);
@@ -128,10 +128,10 @@ fn judge(
     let Some(ours) = remembered else {
         // An operator may have deleted the record of this remote. If a restore removed it, other
         // remotes that saw the lost changes have receipts too.
-        return Ok(if fresh { Verdict::New } else { Verdict::Doubtful });
+        return Ok(if fresh { Recognition::New } else { Recognition::Doubtful });
     };
     if ahead_of(ours.epoch) {
-        return Ok(Verdict::Restored);
+        return Ok(Recognition::Restored);
     }
     if ours.secret.is_some() && ours.secret != identity.secret {
         // A file that never had an answer is reported too: its upload may have been committed
@@ -139,10 +139,10 @@ fn judge(
         // file, unless this one waits for an answer.
         let told = !fresh || identity.secret.is_some() || identity.outcome_unknown;
         return Ok(match (evidence.former)()? {
-            Some(progress) if told => Verdict::Replaced(progress),
-            _ if fresh => Verdict::TakenOver,
-            _ if ours.forgotten => Verdict::Doubtful,
-            _ => Verdict::Copied,
+            Some(progress) if told => Recognition::Replaced(progress),
+            _ if fresh => Recognition::TakenOver,
+            _ if ours.forgotten => Recognition::Doubtful,
+            _ => Recognition::Copied,
         });
     }
     let same_progress = identity.outcome_unknown || identity.progress == ours.progress;
@@ -154,25 +154,25 @@ fn judge(
     let late = identity.attempt <= ours.attempt;
     if same_attempt || same_past {
         return Ok(match ours.forgotten {
-            _ if late => Verdict::Overtaken,
-            true => Verdict::Returned,
-            false => Verdict::Known,
+            _ if late => Recognition::Overtaken,
+            true => Recognition::Returned,
+            false => Recognition::Known,
         });
     }
     if fresh {
         return Ok(match ours.secret {
-            Some(_) => Verdict::Copied,
+            Some(_) => Recognition::Copied,
             // Of programs that draw no secret only the nonce tells whether this is a new file.
-            None if late && ours.nonce == identity.nonce_attempt => Verdict::Overtaken,
-            None => Verdict::TakenOver,
+            None if late && ours.nonce == identity.nonce_attempt => Recognition::Overtaken,
+            None => Recognition::TakenOver,
         });
     }
     if let Some(progress) = (evidence.former)()? {
-        return Ok(Verdict::Replaced(progress));
+        return Ok(Recognition::Replaced(progress));
     }
     let elsewhere = evidence.receipt.is_some_and(|receipt| !receipt.here);
     let greater = identity.counter > ours.counter || identity.progress > ours.progress;
-    Ok(if greater || elsewhere { Verdict::Doubtful } else { Verdict::Copied })
+    Ok(if greater || elsewhere { Recognition::Doubtful } else { Recognition::Copied })
 }
 
 /// What else has to change at the database when a remote begins.
@@ -208,29 +208,29 @@ pub(crate) fn recognize(
     }
     let mut consequence = Consequence::Nothing;
     match verdict {
-        Verdict::Overtaken => return Err(overtaken(session)),
-        Verdict::New => {}
-        Verdict::Known => acknowledge(&mut remote, identity, evidence.receipt),
-        Verdict::Returned => compare_alone(&mut remote, identity, false),
-        Verdict::TakenOver => {
+        Recognition::Overtaken => return Err(overtaken(session)),
+        Recognition::New => {}
+        Recognition::Known => acknowledge(&mut remote, identity, evidence.receipt),
+        Recognition::Returned => compare_alone(&mut remote, identity, false),
+        Recognition::TakenOver => {
             consequence = Consequence::Replace { secret: remote.secret, progress: remote.progress };
             remote.progress = Progress(0);
             remote.acknowledged = Counter(0);
         }
-        Verdict::Restored => {
+        Recognition::Restored => {
             remote.progress = remote.progress.max(identity.progress);
             compare_alone(&mut remote, identity, true);
             consequence = Consequence::NewGeneration;
         }
-        Verdict::Doubtful => {
+        Recognition::Doubtful => {
             tracing::warn!(remote = %session.remote_id, counter = identity.counter.0,
                 progress = identity.progress.0,
                 "a remote has a later state than this database: only this remote is compared");
             remote.progress = remote.progress.max(identity.progress);
             compare_alone(&mut remote, identity, true);
         }
-        Verdict::Copied => return Err(copied(session)),
-        Verdict::Replaced(progress) => return Err(copied(session).committed(progress)),
+        Recognition::Copied => return Err(copied(session)),
+        Recognition::Replaced(progress) => return Err(copied(session).committed(progress)),
     }
     remote.epoch += 1;
     remote.attempt = identity.attempt;
@@ -319,12 +319,12 @@ mod tests {
         remembered: Option<&Remembered>,
         receipt: Option<Proven>,
         former: Option<i64>,
-    ) -> Verdict {
+    ) -> Recognition {
         let former = &mut || Ok(former.map(Progress));
         judge(&identity, remembered, &mut Evidence { receipt, former }).unwrap()
     }
 
-    fn check(identity: Identity, remembered: Option<Remembered>, verdict: Verdict) {
+    fn check(identity: Identity, remembered: Option<Remembered>, verdict: Recognition) {
         let judged = judged(identity, remembered.as_ref(), None, None);
         assert_eq!(judged, verdict, "{identity:?} {remembered:?}");
     }
@@ -332,26 +332,26 @@ mod tests {
     // Trap 3, Trap 13, Trap 30
     #[test]
     fn every_past_of_a_remote_has_its_verdict() {
-        check(says(0, 0, 7, 0, false), None, Verdict::New);
-        check(says(3, 5, 7, 9, false), Some(ours(3, 5, 9)), Verdict::Known);
+        check(says(0, 0, 7, 0, false), None, Recognition::New);
+        check(says(3, 5, 7, 9, false), Some(ours(3, 5, 9)), Recognition::Known);
         // The answer to the attempt was lost, once or several times.
-        check(says(3, 5, 7, 9, true), Some(ours(4, 7, 12)), Verdict::Known);
-        check(says(0, 0, 7, 0, true), Some(ours(2, 7, 4)), Verdict::Known);
+        check(says(3, 5, 7, 9, true), Some(ours(4, 7, 12)), Recognition::Known);
+        check(says(0, 0, 7, 0, true), Some(ours(2, 7, 4)), Recognition::Known);
         // The attempt never arrived.
-        check(says(3, 5, 7, 9, true), Some(ours(3, 5, 9)), Verdict::Known);
+        check(says(3, 5, 7, 9, true), Some(ours(3, 5, 9)), Recognition::Known);
         // Only the remote says so. Nothing proves that the database was restored.
-        check(says(3, 5, 7, 9, false), None, Verdict::Doubtful);
-        check(says(3, 5, 7, 9, false), Some(ours(2, 4, 9)), Verdict::Doubtful);
-        check(says(3, 5, 7, 9, false), Some(ours(3, 5, 8)), Verdict::Doubtful);
+        check(says(3, 5, 7, 9, false), None, Recognition::Doubtful);
+        check(says(3, 5, 7, 9, false), Some(ours(2, 4, 9)), Recognition::Doubtful);
+        check(says(3, 5, 7, 9, false), Some(ours(3, 5, 8)), Recognition::Doubtful);
         // Another file has continued with this remote ID.
-        check(says(3, 5, 7, 9, false), Some(ours(4, 6, 9)), Verdict::Copied);
-        check(says(3, 5, 7, 9, false), Some(ours(3, 6, 9)), Verdict::Copied);
-        check(says(3, 5, 7, 9, false), Some(ours(3, 5, 11)), Verdict::Copied);
-        check(says(3, 5, 7, 9, false), Some(ours(4, 7, 11)), Verdict::Copied);
-        check(says(0, 0, 7, 0, false), Some(ours(4, 6, 9)), Verdict::TakenOver);
+        check(says(3, 5, 7, 9, false), Some(ours(4, 6, 9)), Recognition::Copied);
+        check(says(3, 5, 7, 9, false), Some(ours(3, 6, 9)), Recognition::Copied);
+        check(says(3, 5, 7, 9, false), Some(ours(3, 5, 11)), Recognition::Copied);
+        check(says(3, 5, 7, 9, false), Some(ours(4, 7, 11)), Recognition::Copied);
+        check(says(0, 0, 7, 0, false), Some(ours(4, 6, 9)), Recognition::TakenOver);
         // An operator had it forgotten.
         let forgotten = Remembered { forgotten: true, ..ours(3, 5, 9) };
-        check(says(3, 5, 7, 9, false), Some(forgotten), Verdict::Returned);
+        check(says(3, 5, 7, 9, false), Some(forgotten), Recognition::Returned);
     }
 
     // Trap 25: a file without a past is distinguished from another by its secret, or by the nonce.
@@ -359,20 +359,20 @@ mod tests {
     fn a_late_hello_of_a_fresh_file_is_refused_and_another_file_takes_over() {
         let fresh = |secret| Identity { secret, ..says(0, 0, 7, 0, false) };
         let marked = || Remembered { secret: OURS, ..ours(4, 6, 9) };
-        check(fresh(OURS), Some(marked()), Verdict::Copied);
-        check(fresh(OTHER), Some(marked()), Verdict::TakenOver);
-        check(fresh(None), Some(marked()), Verdict::TakenOver);
+        check(fresh(OURS), Some(marked()), Recognition::Copied);
+        check(fresh(OTHER), Some(marked()), Recognition::TakenOver);
+        check(fresh(None), Some(marked()), Recognition::TakenOver);
         let late = Identity { attempt: 1, ..fresh(None) };
-        check(late, Some(ours(4, 7, 9)), Verdict::Overtaken);
-        check(late, Some(ours(4, 6, 9)), Verdict::TakenOver);
+        check(late, Some(ours(4, 7, 9)), Recognition::Overtaken);
+        check(late, Some(ours(4, 6, 9)), Recognition::TakenOver);
         // It was here before the other: what it sent may have been committed then.
         let here_before = |identity| judged(identity, Some(&marked()), None, Some(8));
-        assert_eq!(here_before(fresh(OTHER)), Verdict::Replaced(Progress(8)));
-        assert_eq!(here_before(fresh(None)), Verdict::TakenOver);
+        assert_eq!(here_before(fresh(OTHER)), Recognition::Replaced(Progress(8)));
+        assert_eq!(here_before(fresh(None)), Recognition::TakenOver);
         let waits = Identity { outcome_unknown: true, ..fresh(None) };
-        assert_eq!(here_before(waits), Verdict::Replaced(Progress(8)));
+        assert_eq!(here_before(waits), Recognition::Replaced(Progress(8)));
         // It has begun, without a result yet.
-        check(fresh(OURS), Some(Remembered { secret: OURS, ..ours(0, 0, 0) }), Verdict::Known);
+        check(fresh(OURS), Some(Remembered { secret: OURS, ..ours(0, 0, 0) }), Recognition::Known);
     }
 
     // Trap 13, S1: the file that another one has replaced learns what became of its last upload.
@@ -380,13 +380,13 @@ mod tests {
     fn another_file_with_a_past_is_a_copy_and_a_replaced_one_is_told_its_last_upload() {
         let other = Identity { secret: OTHER, ..says(3, 5, 7, 9, true) };
         let marked = Remembered { secret: OURS, ..ours(3, 5, 9) };
-        assert_eq!(judged(other, Some(&marked), None, None), Verdict::Copied);
-        let replaced = Verdict::Replaced(Progress(8));
+        assert_eq!(judged(other, Some(&marked), None, None), Recognition::Copied);
+        let replaced = Recognition::Replaced(Progress(8));
         assert_eq!(judged(other, Some(&marked), None, Some(8)), replaced);
         let unmarked = says(3, 5, 7, 9, false);
         assert_eq!(judged(unmarked, Some(&ours(4, 6, 0)), None, Some(8)), replaced);
         let forgotten = Remembered { forgotten: true, ..marked };
-        assert_eq!(judged(other, Some(&forgotten), None, None), Verdict::Doubtful);
+        assert_eq!(judged(other, Some(&forgotten), None, None), Recognition::Doubtful);
     }
 
     // Trap 30: only a receipt of this very incarnation, and ahead of it, proves a restore.
@@ -398,15 +398,15 @@ mod tests {
         };
         let (ahead, known) = (says(4, 6, 7, 9, false), says(3, 5, 7, 9, false));
         let ours = ours(3, 5, 9);
-        assert_eq!(verdict(ahead, Some(&ours), receipt(true, 6)), Verdict::Restored);
-        assert_eq!(verdict(ahead, Some(&ours), receipt(true, 5)), Verdict::Doubtful);
-        assert_eq!(verdict(ahead, Some(&ours), receipt(false, 6)), Verdict::Doubtful);
-        assert_eq!(verdict(ahead, None, receipt(true, 1)), Verdict::Doubtful);
-        assert_eq!(verdict(known, Some(&ours), receipt(true, 5)), Verdict::Known);
-        assert_eq!(verdict(known, Some(&ours), receipt(false, 9)), Verdict::Known);
+        assert_eq!(verdict(ahead, Some(&ours), receipt(true, 6)), Recognition::Restored);
+        assert_eq!(verdict(ahead, Some(&ours), receipt(true, 5)), Recognition::Doubtful);
+        assert_eq!(verdict(ahead, Some(&ours), receipt(false, 6)), Recognition::Doubtful);
+        assert_eq!(verdict(ahead, None, receipt(true, 1)), Recognition::Doubtful);
+        assert_eq!(verdict(known, Some(&ours), receipt(true, 5)), Recognition::Known);
+        assert_eq!(verdict(known, Some(&ours), receipt(false, 9)), Recognition::Known);
         let behind = says(2, 4, 7, 9, false);
-        assert_eq!(verdict(behind, Some(&ours), receipt(true, 4)), Verdict::Copied);
-        assert_eq!(verdict(behind, Some(&ours), receipt(false, 4)), Verdict::Doubtful);
+        assert_eq!(verdict(behind, Some(&ours), receipt(true, 4)), Recognition::Copied);
+        assert_eq!(verdict(behind, Some(&ours), receipt(false, 4)), Recognition::Doubtful);
     }
 
     // Trap 30

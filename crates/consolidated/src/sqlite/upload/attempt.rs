@@ -1,6 +1,6 @@
 //! One try at applying an upload.
 
-use super::constraint::Links;
+use super::constraint::ForeignKeys;
 use super::foresight::Foresight;
 use super::own_entries::{OwnEntries, Tally};
 use super::records::{Fetching, Records};
@@ -83,7 +83,7 @@ pub(in crate::sqlite) struct Attempt<'a> {
     pub(super) apart: bool,
     /// The foreign keys that are looked at after each row, where the attempt only searches for the
     /// rows that break some.
-    pub(in crate::sqlite) links: Option<Arc<Links>>,
+    pub(in crate::sqlite) foreign_keys: Option<Arc<ForeignKeys>>,
     /// Rows that were taken back because they broke one at their turn.
     pub(in crate::sqlite) broken: WaitingRows,
     /// A search has found that the uploaded rows themselves break none.
@@ -170,7 +170,7 @@ impl<'a> Attempt<'a> {
             foresight: Foresight::default(),
             has_made: OnceCell::new(),
             apart: false,
-            links: None,
+            foreign_keys: None,
             broken: WaitingRows::within(spills),
             acquitted: false,
             hurried: false,

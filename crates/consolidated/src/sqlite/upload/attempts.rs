@@ -4,7 +4,7 @@ use super::super::errors::failed;
 use super::attempt::{Around, Attempt, Stop};
 use super::refused::{LeftOut, Unanswered};
 use crate::sqlite::details::CatalogTable;
-use crate::sqlite::upload::constraint::{self, Found, Links};
+use crate::sqlite::upload::constraint::{self, ForeignKeys, Found};
 use crate::sqlite::upload::fence;
 use crate::sqlite::upload::taken_along;
 use crate::synchronization::{Applied, UploadRequest};
@@ -22,7 +22,7 @@ const PATIENT_ATTEMPTS: usize = 20;
 const ATTEMPTS_MAX: usize = 100;
 
 /// The result of one attempt.
-enum Verdict {
+enum Outcome {
     /// All rows are applied, or reported.
     Done,
     /// A foreign key is broken, or may be where SQLite does not count it.
@@ -58,7 +58,7 @@ pub(super) fn apply(
         unanswered: Unanswered::new(none()),
         apart: false,
         searching: false,
-        links: None,
+        foreign_keys: None,
         counted: false,
         acquitted: false,
     };
@@ -92,7 +92,7 @@ struct Attempts<'a> {
     apart: bool,
     searching: bool,
     /// The next attempt searches for the rows that break these.
-    links: Option<Arc<Links>>,
+    foreign_keys: Option<Arc<ForeignKeys>>,
     /// SQLite has counted a broken foreign key, so there is one.
     counted: bool,
     acquitted: bool,
@@ -112,33 +112,33 @@ impl Attempts<'_> {
         let mut attempt =
             Attempt::new(self.connection, tables, request, self.counter, left_out, self.around);
         attempt.apart = self.apart;
-        attempt.links = self.links.clone();
+        attempt.foreign_keys = self.foreign_keys.clone();
         attempt.acquitted = self.acquitted;
         attempt.hurried = self.made >= PATIENT_ATTEMPTS;
-        let verdict = match attempt.links {
-            Some(_) => constraint::search(&mut attempt).map(Verdict::Searched),
+        let outcome = match attempt.foreign_keys {
+            Some(_) => constraint::search(&mut attempt).map(Outcome::Searched),
             None => judge(&mut attempt),
         };
-        let verdict = match verdict {
-            Ok(Verdict::Done) => match attempt.finish() {
+        let outcome = match outcome {
+            Ok(Outcome::Done) => match attempt.finish() {
                 Ok(applied) => {
                     let released = self.connection.execute_batch("RELEASE rows");
                     return released.map(|()| Some(applied)).map_err(failed("release a savepoint"));
                 }
                 Err(failure) => Err(failure.into()),
             },
-            verdict => {
+            outcome => {
                 drop(attempt);
-                verdict
+                outcome
             }
         };
         self.made += 1;
-        self.learn(verdict).map(|()| None)
+        self.learn(outcome).map(|()| None)
     }
 
     /// Undoes an attempt, and keeps what it has found.
-    fn learn(&mut self, verdict: Result<Verdict, Stop>) -> Result<(), Failure> {
-        if let Err(Stop::LeftTraces) = verdict {
+    fn learn(&mut self, outcome: Result<Outcome, Stop>) -> Result<(), Failure> {
+        if let Err(Stop::LeftTraces) = outcome {
             self.apart = true;
             return undo(self.connection);
         }
@@ -147,28 +147,28 @@ impl Attempts<'_> {
             self.searching = true;
             return undo(self.connection);
         }
-        let verdict = match verdict {
-            Ok(verdict) => verdict,
+        let outcome = match outcome {
+            Ok(outcome) => outcome,
             Err(Stop::Failed(failure)) => return Err(failure),
             Err(Stop::LeftTraces) => return Ok(()),
         };
         undo(self.connection)?;
-        match verdict {
-            Verdict::Done => Ok(()),
-            Verdict::Broken { counted } => {
+        match outcome {
+            Outcome::Done => Ok(()),
+            Outcome::Broken { counted } => {
                 self.counted = counted;
-                self.links = Some(Arc::new(Links::of(self.connection, self.tables)?));
+                self.foreign_keys = Some(Arc::new(ForeignKeys::of(self.connection, self.tables)?));
                 Ok(())
             }
-            Verdict::Searched(found) => self.conclude(&found),
-            Verdict::Last(leaving) => self.postponed.extend(&leaving),
-            Verdict::Without(impossible) => self.refused.extend(&impossible),
+            Outcome::Searched(found) => self.conclude(&found),
+            Outcome::Last(leaving) => self.postponed.extend(&leaving),
+            Outcome::Without(impossible) => self.refused.extend(&impossible),
         }
     }
 
     /// Refuses the rows that a search has found.
     fn conclude(&mut self, found: &Found) -> Result<(), Failure> {
-        self.links = None;
+        self.foreign_keys = None;
         if !found.refused.is_empty() {
             return self.refused.extend(&found.refused);
         }
@@ -219,7 +219,7 @@ fn leave_out(rows: &OwedRows, refused: &mut OwedRows) -> Result<bool, Failure> {
 }
 
 /// Applies the rows once, and says what is to be done about those that could not be.
-fn judge(attempt: &mut Attempt<'_>) -> Result<Verdict, Stop> {
+fn judge(attempt: &mut Attempt<'_>) -> Result<Outcome, Stop> {
     attempt.rows()?;
     attempt.end_search()?;
     let mut impossible = constraint::settle_waiting(attempt)?;
@@ -229,19 +229,19 @@ fn judge(attempt: &mut Attempt<'_>) -> Result<Verdict, Stop> {
     attempt.fence_was_met |= !impossible.is_empty();
     if attempt.fence_was_met && attempt.leaves_anew {
         let none = OwedRows::within(attempt.spills);
-        return Ok(Verdict::Last(std::mem::replace(&mut attempt.leaving, none)));
+        return Ok(Outcome::Last(std::mem::replace(&mut attempt.leaving, none)));
     }
     if !impossible.is_empty() {
-        return Ok(Verdict::Without(impossible));
+        return Ok(Outcome::Without(impossible));
     }
     let counted = constraint::foreign_keys_violated(attempt.connection)?;
     if counted || constraint::hides_violations(attempt)? {
-        return Ok(Verdict::Broken { counted });
+        return Ok(Outcome::Broken { counted });
     }
     if taken_along::may_be(attempt)? {
         taken_along::reject(attempt)?;
     }
-    Ok(Verdict::Done)
+    Ok(Outcome::Done)
 }
 
 fn undo(connection: &Connection) -> Result<(), Failure> {

@@ -21,7 +21,7 @@ use crate::synchronization::change::Change;
 use crate::upload::owed_rows::OwedRows;
 use crate::upload::uploaded_row::{UploadedRow, each_row};
 use crate::upload::waiting::WaitingRow;
-pub(in crate::sqlite) use hidden::Links;
+pub(in crate::sqlite) use hidden::ForeignKeys;
 pub(in crate::sqlite) use isolation::{Found, search};
 
 use model::{Code, Failure};
@@ -205,7 +205,7 @@ pub(in crate::sqlite) fn hides_violations(attempt: &Attempt<'_>) -> Result<bool,
     if !attempt.was_violated || attempt.acquitted {
         return Ok(false);
     }
-    let links = Links::of(attempt.connection, attempt.tables)?;
+    let foreign_keys = ForeignKeys::of(attempt.connection, attempt.tables)?;
     let published = |position: usize| &attempt.tables[position].published;
     let mut found = false;
     each_row(
@@ -214,7 +214,7 @@ pub(in crate::sqlite) fn hides_violations(attempt: &Attempt<'_>) -> Result<bool,
         |_, _| true,
         |position, row| {
             if !found && !attempt.refused.contains(&row.key(published(position), position))? {
-                found = !links.broken_at(attempt.connection, position, row)?.is_empty();
+                found = !foreign_keys.broken_at(attempt.connection, position, row)?.is_empty();
             }
             Ok(())
         },

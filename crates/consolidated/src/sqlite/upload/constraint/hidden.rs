@@ -21,7 +21,7 @@ use std::sync::Arc;
 type ColumnsOf = (usize, Vec<usize>);
 
 /// A foreign key of the consolidated database.
-struct Link {
+struct Watched {
     child: String,
     parent: String,
     /// The key of the child, and what refers and is referred to, where the upload has it.
@@ -35,7 +35,7 @@ struct Link {
 }
 
 /// The foreign keys with an uploaded table at either end.
-pub(in crate::sqlite) struct Links(Vec<Link>);
+pub(in crate::sqlite) struct ForeignKeys(Vec<Watched>);
 
 /// The end at which a row breaks a foreign key, which is meant by its position.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -46,11 +46,11 @@ pub(super) enum End {
     Parent(usize),
 }
 
-impl Links {
+impl ForeignKeys {
     pub(in crate::sqlite) fn of(
         connection: &Connection,
         tables: &[Arc<CatalogTable>],
-    ) -> Result<Links, Failure> {
+    ) -> Result<ForeignKeys, Failure> {
         let user_tables = tables::read(connection)?;
         let place = |table: &str, names: &[&str]| -> Option<ColumnsOf> {
             let at = tables.iter().position(|it| it.published.name == table)?;
@@ -58,12 +58,12 @@ impl Links {
             let position = |name: &&str| columns.iter().position(|column| column == name);
             Some((at, names.iter().map(position).collect::<Option<_>>()?))
         };
-        let link = |(child, foreign_key): (&UserTable, &crate::deploy::ForeignKey)| {
+        let watched = |(child, foreign_key): (&UserTable, &crate::deploy::ForeignKey)| {
             let (from, to): (Vec<&str>, Vec<&str>) =
                 foreign_key.columns.iter().map(|(from, to)| (from.as_str(), to.as_str())).unzip();
             let key: Vec<&str> = child.key.iter().map(String::as_str).collect();
             let orphans = without_parent(child, foreign_key);
-            Link {
+            Watched {
                 child: child.name.clone(),
                 parent: foreign_key.parent.clone(),
                 key: place(&child.name, &key),
@@ -73,8 +73,10 @@ impl Links {
                 by_values: looking(&orphans, &from),
             }
         };
-        let links = foreign_keys(&user_tables).map(link);
-        Ok(Links(links.filter(|link| link.from.is_some() || link.to.is_some()).collect()))
+        let all = foreign_keys(&user_tables).map(watched);
+        Ok(ForeignKeys(
+            all.filter(|watched| watched.from.is_some() || watched.to.is_some()).collect(),
+        ))
     }
 
     /// The foreign keys that are broken now at the row, if it is one that the upload has changed.
@@ -86,20 +88,20 @@ impl Links {
     ) -> Result<Vec<End>, Failure> {
         let mut broken = Vec::new();
         let differs = |columns: &[usize]| columns.iter().any(|at| row.old[*at] != row.new[*at]);
-        for (at, link) in self.0.iter().enumerate() {
-            if let (Some((table, from)), Some((_, key))) = (&link.from, &link.key)
+        for (at, watched) in self.0.iter().enumerate() {
+            if let (Some((table, from)), Some((_, key))) = (&watched.from, &watched.key)
                 && *table == position
                 && row.change != Change::Delete
                 && (row.change == Change::Insert || differs(from))
-                && exists(connection, &link.by_key, &row.new, key)?
+                && exists(connection, &watched.by_key, &row.new, key)?
             {
                 broken.push(End::Child(at));
             }
-            if let Some((table, to)) = &link.to
+            if let Some((table, to)) = &watched.to
                 && *table == position
                 && row.change != Change::Insert
                 && (row.change == Change::Delete || differs(to))
-                && exists(connection, &link.by_values, &row.old, to)?
+                && exists(connection, &watched.by_values, &row.old, to)?
             {
                 broken.push(End::Parent(at));
             }
@@ -111,7 +113,7 @@ impl Links {
     pub(super) fn reason(&self, end: End) -> String {
         match end {
             End::Child(at) => {
-                let Link { child, parent, .. } = &self.0[at];
+                let Watched { child, parent, .. } = &self.0[at];
                 format!("{child} refers to a missing row of {parent}")
             }
             End::Parent(at) => format!("rows of {} refer to the row", self.0[at].child),

@@ -14,7 +14,7 @@
 //!
 //! Bounds: [`ROUNDS_MAX`] rounds of each kind.
 
-use super::hidden::{End, Links};
+use super::hidden::{End, ForeignKeys};
 use super::{foreign_keys_violated, settle_waiting};
 use crate::sqlite::deploy::tables::has_user_triggers;
 use crate::sqlite::details::CatalogTable;
@@ -135,7 +135,7 @@ fn apply_together(
     waiting: &[WaitingRow],
 ) -> Result<Option<OwedRows>, Stop> {
     // Foreign keys may be broken between the rows.
-    let Some(links) = attempt.links.take() else { return Ok(None) };
+    let Some(foreign_keys) = attempt.foreign_keys.take() else { return Ok(None) };
     attempt.savepoint("SAVEPOINT together")?;
     for row in waiting {
         let outcome = attempt.retry(row)?;
@@ -146,8 +146,11 @@ fn apply_together(
     let mut out = OwedRows::within(attempt.spills);
     settle_waiting(attempt)?.visit(|table, key, _| out.owe(&(table, key.to_vec())))?;
     for row in waiting {
-        if let Some(end) = end_of(attempt, &links, row)? {
-            out.reject(&id_of(attempt.tables, row)?, (Code::RowReferences, links.reason(end)))?;
+        if let Some(end) = end_of(attempt, &foreign_keys, row)? {
+            out.reject(
+                &id_of(attempt.tables, row)?,
+                (Code::RowReferences, foreign_keys.reason(end)),
+            )?;
         }
     }
     let stay = out.is_empty() && !foreign_keys_violated(attempt.connection)?;
@@ -155,18 +158,18 @@ fn apply_together(
         attempt.savepoint("ROLLBACK TO together")?;
     }
     attempt.savepoint("RELEASE together")?;
-    attempt.links = Some(links);
+    attempt.foreign_keys = Some(foreign_keys);
     Ok((!stay).then_some(out))
 }
 
 /// An end at which a row that was applied breaks a foreign key.
 fn end_of(
     attempt: &Attempt<'_>,
-    links: &Links,
+    foreign_keys: &ForeignKeys,
     waits: &WaitingRow,
 ) -> Result<Option<End>, Failure> {
     let row = waits.read(&attempt.tables[waits.table].published)?;
-    Ok(links.broken_at(attempt.connection, waits.table, &row)?.first().copied())
+    Ok(foreign_keys.broken_at(attempt.connection, waits.table, &row)?.first().copied())
 }
 
 impl Attempt<'_> {
@@ -178,8 +181,8 @@ impl Attempt<'_> {
         row: &UploadedRow<'_>,
         work: impl FnOnce(&mut Self) -> Result<RowOutcome, Stop>,
     ) -> Result<RowOutcome, Stop> {
-        let Some(links) = self.links.clone() else { return work(self) };
-        let mut before = links.broken_at(self.connection, position, row)?;
+        let Some(foreign_keys) = self.foreign_keys.clone() else { return work(self) };
+        let mut before = foreign_keys.broken_at(self.connection, position, row)?;
         if row.change == Change::Update {
             // It refers to something else now, which must be there whatever it referred to before.
             before.retain(|end| matches!(end, End::Parent(_)));
@@ -187,7 +190,8 @@ impl Attempt<'_> {
         self.savepoint("SAVEPOINT checked")?;
         let mut outcome = work(self)?;
         if outcome == RowOutcome::Done
-            && let Some(broken) = self.look_behind(&links, table, (position, row), &before)?
+            && let Some(broken) =
+                self.look_behind(&foreign_keys, table, (position, row), &before)?
         {
             self.savepoint("ROLLBACK TO checked")?;
             outcome = RowOutcome::Broken(broken);
@@ -200,14 +204,14 @@ impl Attempt<'_> {
     /// the fault of orphans from long ago.
     fn look_behind(
         &self,
-        links: &Links,
+        foreign_keys: &ForeignKeys,
         table: &CatalogTable,
         (position, row): (usize, &UploadedRow<'_>),
         before: &[End],
     ) -> Result<Option<Broken>, Failure> {
-        let ends = links.broken_at(self.connection, position, row)?;
+        let ends = foreign_keys.broken_at(self.connection, position, row)?;
         if let Some(end) = ends.into_iter().find(|end| !before.contains(end)) {
-            return Ok(Some(Broken { why: links.reason(end), elsewhere: false }));
+            return Ok(Some(Broken { why: foreign_keys.reason(end), elsewhere: false }));
         }
         if !foreign_keys_violated(self.connection)? {
             return Ok(None);
