@@ -22,7 +22,7 @@ const PATIENT_ATTEMPTS: usize = 20;
 const ATTEMPTS_MAX: usize = 100;
 
 /// The result of one attempt.
-enum Outcome {
+enum Ending {
     /// All rows are applied, or reported.
     Done,
     /// A foreign key is broken, or may be where SQLite does not count it.
@@ -115,30 +115,30 @@ impl Attempts<'_> {
         attempt.foreign_keys = self.foreign_keys.clone();
         attempt.acquitted = self.acquitted;
         attempt.hurried = self.made >= PATIENT_ATTEMPTS;
-        let outcome = match attempt.foreign_keys {
-            Some(_) => constraint::search(&mut attempt).map(Outcome::Searched),
+        let ending = match attempt.foreign_keys {
+            Some(_) => constraint::search(&mut attempt).map(Ending::Searched),
             None => judge(&mut attempt),
         };
-        let outcome = match outcome {
-            Ok(Outcome::Done) => match attempt.finish() {
+        let ending = match ending {
+            Ok(Ending::Done) => match attempt.finish() {
                 Ok(applied) => {
                     let released = self.connection.execute_batch("RELEASE rows");
                     return released.map(|()| Some(applied)).map_err(failed("release a savepoint"));
                 }
                 Err(failure) => Err(failure.into()),
             },
-            outcome => {
+            ending => {
                 drop(attempt);
-                outcome
+                ending
             }
         };
         self.made += 1;
-        self.learn(outcome).map(|()| None)
+        self.learn(ending).map(|()| None)
     }
 
     /// Undoes an attempt, and keeps what it has found.
-    fn learn(&mut self, outcome: Result<Outcome, Stop>) -> Result<(), Failure> {
-        if let Err(Stop::LeftTraces) = outcome {
+    fn learn(&mut self, ending: Result<Ending, Stop>) -> Result<(), Failure> {
+        if let Err(Stop::LeftTraces) = ending {
             self.apart = true;
             return undo(self.connection);
         }
@@ -147,22 +147,22 @@ impl Attempts<'_> {
             self.searching = true;
             return undo(self.connection);
         }
-        let outcome = match outcome {
-            Ok(outcome) => outcome,
+        let ending = match ending {
+            Ok(ending) => ending,
             Err(Stop::Failed(failure)) => return Err(failure),
             Err(Stop::LeftTraces) => return Ok(()),
         };
         undo(self.connection)?;
-        match outcome {
-            Outcome::Done => Ok(()),
-            Outcome::Broken { counted } => {
+        match ending {
+            Ending::Done => Ok(()),
+            Ending::Broken { counted } => {
                 self.counted = counted;
                 self.foreign_keys = Some(Arc::new(ForeignKeys::of(self.connection, self.tables)?));
                 Ok(())
             }
-            Outcome::Searched(found) => self.conclude(&found),
-            Outcome::Last(leaving) => self.postponed.extend(&leaving),
-            Outcome::Without(impossible) => self.refused.extend(&impossible),
+            Ending::Searched(found) => self.conclude(&found),
+            Ending::Last(leaving) => self.postponed.extend(&leaving),
+            Ending::Without(impossible) => self.refused.extend(&impossible),
         }
     }
 
@@ -219,7 +219,7 @@ fn leave_out(rows: &OwedRows, refused: &mut OwedRows) -> Result<bool, Failure> {
 }
 
 /// Applies the rows once, and says what is to be done about those that could not be.
-fn judge(attempt: &mut Attempt<'_>) -> Result<Outcome, Stop> {
+fn judge(attempt: &mut Attempt<'_>) -> Result<Ending, Stop> {
     attempt.rows()?;
     attempt.end_search()?;
     let mut impossible = constraint::settle_waiting(attempt)?;
@@ -229,19 +229,19 @@ fn judge(attempt: &mut Attempt<'_>) -> Result<Outcome, Stop> {
     attempt.fence_was_met |= !impossible.is_empty();
     if attempt.fence_was_met && attempt.leaves_anew {
         let none = OwedRows::within(attempt.spills);
-        return Ok(Outcome::Last(std::mem::replace(&mut attempt.leaving, none)));
+        return Ok(Ending::Last(std::mem::replace(&mut attempt.leaving, none)));
     }
     if !impossible.is_empty() {
-        return Ok(Outcome::Without(impossible));
+        return Ok(Ending::Without(impossible));
     }
     let counted = constraint::foreign_keys_violated(attempt.connection)?;
     if counted || constraint::hides_violations(attempt)? {
-        return Ok(Outcome::Broken { counted });
+        return Ok(Ending::Broken { counted });
     }
     if taken_along::may_be(attempt)? {
         taken_along::reject(attempt)?;
     }
-    Ok(Outcome::Done)
+    Ok(Ending::Done)
 }
 
 fn undo(connection: &Connection) -> Result<(), Failure> {
