@@ -11,10 +11,13 @@ use std::time::Duration;
 /// The memory for streams.
 const STREAM_MEMORY: u64 = 1 << 20;
 
-/// What the server may take of memory beside it: at SQLite a few frames, at PostgreSQL batches of
-/// 4 MiB as rows, as parameters and as messages.
-const BESIDE_SQLITE: usize = 5 << 20;
-const BESIDE_POSTGRES: usize = 40 << 20;
+/// What the server may take of memory beside it: the rows that wait for others, and at SQLite a few
+/// frames, at PostgreSQL batches of 4 MiB as rows, as parameters and as messages.
+const BESIDE_SQLITE: usize = WAITING + (5 << 20);
+const BESIDE_POSTGRES: usize = 2 * WAITING + (40 << 20);
+
+/// Bytes of rows of an upload that may wait for others. PostgreSQL has them in statements too.
+const WAITING: usize = 16 << 20;
 
 /// Characters of a key.
 const KEY_CHARS: usize = 4_000;
@@ -29,9 +32,9 @@ static ALONE: Mutex<()> = Mutex::new(());
 /// may take.
 fn rows_on(world: &World) -> u32 {
     match world.consolidated().exists() {
-        true if full() => 4_000,
-        true => 1_000,
-        false => 4_000,
+        true if full() => 12_000,
+        true => 4_000,
+        false => 12_000,
     }
 }
 

@@ -166,7 +166,7 @@ impl<'a> Attempt<'a> {
                 }
             })?;
         }
-        for row in self.leaving_last.take().into_rows() {
+        for row in self.waits.leaving.take().into_rows() {
             let outcome = self.retry(&row)?;
             self.put_off(row, outcome)?;
         }
@@ -216,13 +216,16 @@ impl<'a> Attempt<'a> {
             self.reject(table, position, row, reason)?;
             return Ok(true);
         }
-        if self.postponed.is_empty()
-            || !self.postponed.contains(&row.key(&table.published, position))?
+        if self.known.postponed.is_empty()
+            || !self.known.postponed.contains(&row.key(&table.published, position))?
         {
             return Ok(false);
         }
         let (id, row) = (row.key(&table.published, position), WaitingRow::of(position, row));
-        self.leaving_last.push(row).or_else(|too_many| self.no_room.reject(&id, too_many))?;
+        self.waits
+            .leaving
+            .push(row)
+            .or_else(|too_many| self.waits.no_room.reject(&id, too_many))?;
         Ok(true)
     }
 

@@ -1,11 +1,9 @@
 //! One try at applying an upload.
 
-use super::constraint::ForeignKeys;
 use super::foresight::Foresight;
 use super::own_entries::{OwnEntries, Tally};
 use super::records::{Fetching, Records};
-use super::refused::LeftOut;
-use super::refused::{Ended, Unanswered};
+use super::refused::{Ended, Known};
 use crate::sqlite::details::CatalogTable;
 use crate::synchronization::{Applied, UploadRequest};
 use crate::upload::echo::Echo;
@@ -37,14 +35,8 @@ pub(in crate::sqlite) struct Attempt<'a> {
     pub(in crate::sqlite) tables: &'a [Arc<CatalogTable>],
     pub(in crate::sqlite) request: &'a UploadRequest<'a>,
     pub(super) counter: Counter,
-    /// Found impossible by earlier attempts.
-    pub(in crate::sqlite) refused: &'a OwedRows,
-    /// Rows that met a unique value of another row: tried again when all others are applied.
-    pub(in crate::sqlite) waiting_rows: WaitingRows,
-    /// Rows that could not wait, because too many do.
-    pub(in crate::sqlite) no_room: OwedRows,
-    /// Rows that were outside the partition after they were written.
-    pub(in crate::sqlite) outside: WaitingRows,
+    pub(in crate::sqlite) known: Known<'a>,
+    pub(in crate::sqlite) waits: Waits,
     /// Rows that left the partition, as they may.
     pub(in crate::sqlite) leaving: OwedRows,
     /// Some of them were not known to leave.
@@ -53,9 +45,6 @@ pub(in crate::sqlite) struct Attempt<'a> {
     pub(in crate::sqlite) was_violated: bool,
     /// A row met a fence, and one that left may have been its parent.
     pub(in crate::sqlite) fence_was_met: bool,
-    /// Rows to be applied after the others, because they leave.
-    pub(in crate::sqlite) postponed: &'a OwedRows,
-    pub(super) leaving_last: WaitingRows,
     pub(in crate::sqlite) applied: Applied,
     /// What the remote is owed, and what was rejected.
     pub(super) owed: OwedRows,
@@ -79,21 +68,20 @@ pub(in crate::sqlite) struct Attempt<'a> {
     pub(super) foresight: Foresight,
     /// Whether anything is noted of what the center made of rows of this remote.
     pub(in crate::sqlite) has_made: OnceCell<bool>,
-    /// Each statement has a savepoint of its own.
-    pub(super) apart: bool,
-    /// The foreign keys that are looked at after each row, where the attempt only searches for the
-    /// rows that break some.
-    pub(in crate::sqlite) foreign_keys: Option<Arc<ForeignKeys>>,
-    /// Rows that were taken back because they broke one at their turn.
+}
+
+/// Rows that are not done at their turn.
+pub(in crate::sqlite) struct Waits {
+    /// They met a unique value of another row: tried again when all others are applied.
+    pub(in crate::sqlite) in_the_way: WaitingRows,
+    /// They were outside the partition after they were written.
+    pub(in crate::sqlite) outside: WaitingRows,
+    /// They leave the partition, and are applied after the others.
+    pub(super) leaving: WaitingRows,
+    /// They were taken back because they broke a foreign key.
     pub(in crate::sqlite) broken: WaitingRows,
-    /// A search has found that the uploaded rows themselves break none.
-    pub(in crate::sqlite) acquitted: bool,
-    /// Rows in each other's way are refused together, because there were many attempts.
-    pub(in crate::sqlite) hurried: bool,
-    pub(super) ended: &'a Ended,
-    /// Rows for which a script failed that only reads: the upload goes on without them.
-    pub(super) unanswered: &'a Unanswered,
-    pub(super) searching: bool,
+    /// They could not wait, because too many do.
+    pub(in crate::sqlite) no_room: OwedRows,
 }
 
 /// What became of one row.
@@ -137,24 +125,26 @@ impl<'a> Attempt<'a> {
         tables: &'a [Arc<CatalogTable>],
         request: &'a UploadRequest<'a>,
         counter: Counter,
-        LeftOut { refused, postponed, unanswered, searching }: LeftOut<'a>,
-        Around { ended, spills }: Around<'a>,
+        known: Known<'a>,
+        spills: &'a Arc<Spills>,
     ) -> Attempt<'a> {
         Attempt {
             connection,
             tables,
             request,
             counter,
-            refused,
-            waiting_rows: WaitingRows::within(spills),
-            no_room: OwedRows::within(spills),
-            outside: WaitingRows::within(spills),
+            known,
+            waits: Waits {
+                in_the_way: WaitingRows::within(spills),
+                outside: WaitingRows::within(spills),
+                leaving: WaitingRows::within(spills),
+                broken: WaitingRows::within(spills),
+                no_room: OwedRows::within(spills),
+            },
             leaving: OwedRows::within(spills),
             leaves_anew: false,
             was_violated: false,
             fence_was_met: false,
-            postponed,
-            leaving_last: WaitingRows::within(spills),
             applied: Applied { echo: Echo::within(spills.memory()), ..Applied::default() },
             owed: OwedRows::within(spills),
             spills,
@@ -169,14 +159,6 @@ impl<'a> Attempt<'a> {
             records: None,
             foresight: Foresight::default(),
             has_made: OnceCell::new(),
-            apart: false,
-            foreign_keys: None,
-            broken: WaitingRows::within(spills),
-            acquitted: false,
-            hurried: false,
-            ended,
-            unanswered,
-            searching,
         }
     }
 
@@ -184,11 +166,13 @@ impl<'a> Attempt<'a> {
     pub(super) fn put_off(&mut self, row: WaitingRow, outcome: RowOutcome) -> Result<(), Failure> {
         let (rows, reason) = match outcome {
             RowOutcome::Done => return Ok(()),
-            RowOutcome::InTheWay(why) => (&mut self.waiting_rows, (Code::RowNotUnique, why)),
-            RowOutcome::Broken(broken) => (&mut self.broken, (Code::RowReferences, broken.why)),
+            RowOutcome::InTheWay(why) => (&mut self.waits.in_the_way, (Code::RowNotUnique, why)),
+            RowOutcome::Broken(broken) => {
+                (&mut self.waits.broken, (Code::RowReferences, broken.why))
+            }
         };
         let id = id_of(self.tables, &row)?;
-        rows.push(WaitingRow { reason, ..row }).or_else(|why| self.no_room.reject(&id, why))
+        rows.push(WaitingRow { reason, ..row }).or_else(|why| self.waits.no_room.reject(&id, why))
     }
 
     pub(super) fn refusal(
@@ -197,10 +181,10 @@ impl<'a> Attempt<'a> {
         table: &CatalogTable,
         row: &UploadedRow<'_>,
     ) -> Result<Option<(Code, String)>, Failure> {
-        if self.refused.is_empty() {
+        if self.known.refused.is_empty() {
             return Ok(None);
         }
-        self.refused.reason(&row.key(&table.published, position))
+        self.known.refused.reason(&row.key(&table.published, position))
     }
 
     /// What is counted of changes at this moment.

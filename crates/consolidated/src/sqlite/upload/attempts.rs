@@ -2,7 +2,7 @@
 
 use super::super::errors::failed;
 use super::attempt::{Around, Attempt, Stop};
-use super::refused::{LeftOut, Unanswered};
+use super::refused::{Known, Unanswered};
 use crate::sqlite::details::CatalogTable;
 use crate::sqlite::upload::constraint::{self, ForeignKeys, Found};
 use crate::sqlite::upload::fence;
@@ -102,20 +102,21 @@ impl Attempts<'_> {
     /// Makes one. None if there must be another one.
     fn next(&mut self) -> Result<Option<Applied>, Failure> {
         self.connection.execute_batch("SAVEPOINT rows").map_err(failed("set a savepoint"))?;
-        let left_out = LeftOut {
+        let (tables, request, spills) = (self.tables, self.request, self.around.spills);
+        let known = Known {
             refused: &self.refused,
             postponed: &self.postponed,
             unanswered: &self.unanswered,
             searching: self.searching,
+            ended: self.around.ended,
+            apart: self.apart,
+            foreign_keys: self.foreign_keys.clone(),
+            acquitted: self.acquitted,
+            hurried: self.made >= PATIENT_ATTEMPTS,
         };
-        let (tables, request) = (self.tables, self.request);
         let mut attempt =
-            Attempt::new(self.connection, tables, request, self.counter, left_out, self.around);
-        attempt.apart = self.apart;
-        attempt.foreign_keys = self.foreign_keys.clone();
-        attempt.acquitted = self.acquitted;
-        attempt.hurried = self.made >= PATIENT_ATTEMPTS;
-        let ending = match attempt.foreign_keys {
+            Attempt::new(self.connection, tables, request, self.counter, known, spills);
+        let ending = match self.foreign_keys {
             Some(_) => constraint::search(&mut attempt).map(Ending::Searched),
             None => judge(&mut attempt),
         };
@@ -223,7 +224,7 @@ fn judge(attempt: &mut Attempt<'_>) -> Result<Ending, Stop> {
     attempt.rows()?;
     attempt.end_search()?;
     let mut impossible = constraint::settle_waiting(attempt)?;
-    impossible.extend(&attempt.no_room)?;
+    impossible.extend(&attempt.waits.no_room)?;
     fence::written_outside(attempt, &mut impossible)?;
     attempt.end_search()?;
     attempt.fence_was_met |= !impossible.is_empty();

@@ -31,7 +31,7 @@ use std::collections::BTreeMap;
 /// Applies the waiting rows now that all others are. Returns rows that are impossible and must be
 /// left out of a new attempt.
 pub(in crate::sqlite) fn settle_waiting(attempt: &mut Attempt<'_>) -> Result<OwedRows, Stop> {
-    let mut waiting = attempt.waiting_rows.take().into_rows();
+    let mut waiting = attempt.waits.in_the_way.take().into_rows();
     while !waiting.is_empty() {
         let before = waiting.len();
         let mut still = Vec::new();
@@ -75,7 +75,7 @@ fn untie(attempt: &mut Attempt<'_>, waiting: &[WaitingRow]) -> Result<OwedRows, 
     if aside.contains(&true) {
         // Without one of them, those that were to take its values are impossible in the next
         // attempt.
-        if attempt.hurried && !impossible.is_empty() {
+        if attempt.known.hurried && !impossible.is_empty() {
             impossible = waiting.iter().collect();
         }
         for row in impossible {
@@ -202,7 +202,7 @@ fn finish_placed(attempt: &mut Attempt<'_>, waits: &WaitingRow) -> Result<RowOut
 /// Whether an uploaded row may refer to nothing, or have taken away what others refer to, although
 /// SQLite counts no broken foreign key: one was broken in between.
 pub(in crate::sqlite) fn hides_violations(attempt: &Attempt<'_>) -> Result<bool, Failure> {
-    if !attempt.was_violated || attempt.acquitted {
+    if !attempt.was_violated || attempt.known.acquitted {
         return Ok(false);
     }
     let foreign_keys = ForeignKeys::of(attempt.connection, attempt.tables)?;
@@ -213,7 +213,7 @@ pub(in crate::sqlite) fn hides_violations(attempt: &Attempt<'_>) -> Result<bool,
         &published,
         |_, _| true,
         |position, row| {
-            if !found && !attempt.refused.contains(&row.key(published(position), position))? {
+            if !found && !attempt.known.refused.contains(&row.key(published(position), position))? {
                 found = !foreign_keys.broken_at(attempt.connection, position, row)?.is_empty();
             }
             Ok(())

@@ -33,12 +33,12 @@ impl Attempt<'_> {
         sql: &str,
         of: Of<'_>,
     ) -> Result<Result<usize, (RowFault, String)>, Stop> {
-        if self.apart {
+        if self.known.apart {
             self.savepoint("SAVEPOINT one_row")?;
         }
         match statement.raw_execute() {
             Ok(changes) => {
-                if self.apart {
+                if self.known.apart {
                     self.savepoint("RELEASE one_row")?;
                 }
                 Ok(Ok(changes))
@@ -61,7 +61,7 @@ impl Attempt<'_> {
         if ended {
             return Err(self.end(table, row, fault, message).into());
         }
-        if self.apart {
+        if self.known.apart {
             self.savepoint("ROLLBACK TO one_row")?;
             self.savepoint("RELEASE one_row")?;
         } else if !undone {
@@ -84,7 +84,8 @@ impl Attempt<'_> {
             Err(failure) => return failure,
         };
         if let Some(id) = self.id_of(table, row)
-            && let Err(failure) = self.unanswered.borrow_mut().reject(&id, (fault.code(), message))
+            && let Err(failure) =
+                self.known.unanswered.borrow_mut().reject(&id, (fault.code(), message))
         {
             return failure;
         }
@@ -98,13 +99,13 @@ impl Attempt<'_> {
         otherwise: T,
         work: impl FnOnce(&mut Self) -> Result<T, Stop>,
     ) -> Result<T, Stop> {
-        if !self.searching {
+        if !self.known.searching {
             return work(self);
         }
-        let known = self.unanswered.borrow().added();
+        let known = self.known.unanswered.borrow().added();
         self.savepoint("SAVEPOINT searched")?;
         let outcome = work(self);
-        let found = outcome.is_err() && self.unanswered.borrow().added() > known;
+        let found = outcome.is_err() && self.known.unanswered.borrow().added() > known;
         if !found && outcome.is_err() {
             // All of the attempt is undone.
             return outcome;
@@ -122,16 +123,16 @@ impl Attempt<'_> {
         otherwise: T,
         work: impl FnOnce(&Self) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let known = self.unanswered.borrow().added();
+        let known = self.known.unanswered.borrow().added();
         match work(self) {
-            Err(_) if self.unanswered.borrow().added() > known => Ok(otherwise),
+            Err(_) if self.known.unanswered.borrow().added() > known => Ok(otherwise),
             outcome => outcome,
         }
     }
 
     /// An attempt that has found such rows is given up where their search ends.
     pub(super) fn end_search(&self) -> Result<(), Failure> {
-        match self.unanswered.borrow().is_empty() {
+        match self.known.unanswered.borrow().is_empty() {
             true => Ok(()),
             false => Err(Failure::new(Code::ScriptFailed, "a script cannot read some rows")),
         }
@@ -156,7 +157,7 @@ impl Attempt<'_> {
             Failure::new(Code::ScriptFailed, format!("a transaction was ended: {message}"))
                 .table(name.as_str());
         if let Some(id) = self.id_of(table, row) {
-            self.ended.borrow_mut().insert(id, (fault.code(), message));
+            self.known.ended.borrow_mut().insert(id, (fault.code(), message));
         }
         failure
     }

@@ -74,14 +74,14 @@ pub(in crate::sqlite) fn check_written(
     }
     if before == Standing::Inside && table.details.may_leave {
         let id = row.key(&table.published, position);
-        attempt.leaves_anew |= !attempt.postponed.contains(&id)?;
+        attempt.leaves_anew |= !attempt.known.postponed.contains(&id)?;
         attempt.leaving.owe(&id)?;
     } else {
         // Its parent may be waiting for another row to move out of its way.
         let mut waits = WaitingRow::of(position, row);
         waits.reason = leads_outside(row.change);
         let id = row.key(&table.published, position);
-        attempt.outside.push(waits).or_else(|why| attempt.no_room.reject(&id, why))?;
+        attempt.waits.outside.push(waits).or_else(|why| attempt.waits.no_room.reject(&id, why))?;
     }
     Ok(())
 }
@@ -123,7 +123,7 @@ pub(in crate::sqlite) fn written_outside(
     attempt: &mut Attempt<'_>,
     refused: &mut OwedRows,
 ) -> Result<(), Failure> {
-    for written in attempt.outside.take().into_rows() {
+    for written in attempt.waits.outside.take().into_rows() {
         let table = attempt.tables[written.table].clone();
         let row = written.read(&table.published)?;
         // One that is gone went with its parent in the same upload: the remote has it still.

@@ -44,13 +44,13 @@ pub(in crate::sqlite) fn search(attempt: &mut Attempt<'_>) -> Result<Found, Stop
     let none = || OwedRows::within(attempt.spills);
     let (mut refused, mut waited) = (none(), none());
     attempt.rows()?;
-    let mut waiting = attempt.broken.take().into_rows();
+    let mut waiting = attempt.waits.broken.take().into_rows();
     refuse(attempt, &waiting, &mut waited)?;
-    waiting.extend(attempt.waiting_rows.take().into_rows());
+    waiting.extend(attempt.waits.in_the_way.take().into_rows());
     let waiting = one_by_one(attempt, waiting, &mut refused)?;
     let waiting = together(attempt, waiting, &mut refused)?;
     refuse(attempt, &waiting, &mut refused)?;
-    refused.extend(&attempt.no_room)?;
+    refused.extend(&attempt.waits.no_room)?;
     attempt.end_search()?;
     Ok(Found { refused, waited })
 }
@@ -135,7 +135,7 @@ fn apply_together(
     waiting: &[WaitingRow],
 ) -> Result<Option<OwedRows>, Stop> {
     // Foreign keys may be broken between the rows.
-    let Some(foreign_keys) = attempt.foreign_keys.take() else { return Ok(None) };
+    let Some(foreign_keys) = attempt.known.foreign_keys.take() else { return Ok(None) };
     attempt.savepoint("SAVEPOINT together")?;
     for row in waiting {
         let outcome = attempt.retry(row)?;
@@ -158,7 +158,7 @@ fn apply_together(
         attempt.savepoint("ROLLBACK TO together")?;
     }
     attempt.savepoint("RELEASE together")?;
-    attempt.foreign_keys = Some(foreign_keys);
+    attempt.known.foreign_keys = Some(foreign_keys);
     Ok((!stay).then_some(out))
 }
 
@@ -181,7 +181,7 @@ impl Attempt<'_> {
         row: &UploadedRow<'_>,
         work: impl FnOnce(&mut Self) -> Result<RowOutcome, Stop>,
     ) -> Result<RowOutcome, Stop> {
-        let Some(foreign_keys) = self.foreign_keys.clone() else { return work(self) };
+        let Some(foreign_keys) = self.known.foreign_keys.clone() else { return work(self) };
         let mut before = foreign_keys.broken_at(self.connection, position, row)?;
         if row.change == Change::Update {
             // It refers to something else now, which must be there whatever it referred to before.
