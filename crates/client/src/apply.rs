@@ -151,7 +151,7 @@ fn apply_once(
     let unchecked = arrivals::any_unchecked(connection)?;
     let may_return = orphans::may_return(connection, circumstances.tables)?;
     let mut followed = BTreeSet::new();
-    let kept = kept_back::count(connection, circumstances.tables)? > 0;
+    let kept = kept_back::any(connection, circumstances.tables)?;
     if !download.is_empty() || may_return || unchecked || kept {
         followed = write(connection, download, circumstances, &learned.withheld, (fill, progress))?;
         if may_hide || unchecked || kept || uncounted::any(connection, download, circumstances)? {

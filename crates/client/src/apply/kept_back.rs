@@ -36,6 +36,16 @@ pub(crate) fn count(connection: &Connection, tables: &[RemoteTable]) -> Result<u
     Ok(kept.unsigned_abs())
 }
 
+/// Whether anything is kept back, of whichever table. Every download asks.
+pub(super) fn any(connection: &Connection, tables: &[RemoteTable]) -> Result<bool, Failure> {
+    for table in tables {
+        if has_any(connection, table).map_err(explain)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Whether anything is kept back of the table.
 pub(super) fn has_any(connection: &Connection, table: &RemoteTable) -> rusqlite::Result<bool> {
     if !has_table(connection, table)? {
