@@ -112,7 +112,15 @@ impl Change<'_> {
 
     /// Records every change of the table, and forgets it.
     pub(super) fn tell_all(&mut self, old: &StoredTable, code: Code) -> Result<(), Failure> {
-        self.tell(old, &|_| Ok(Fate::Told(code)))
+        self.tell(old, &|_| Ok(Fate::Told(code)))?;
+        if !is_captured(self.connection, old) {
+            return Ok(());
+        }
+        let Some(table) = readable(self.connection, old)? else { return Ok(()) };
+        // What is left says of rows only that they are as they were.
+        let forget = format!("DELETE FROM {} WHERE \"generation\" = ?1", table.change_sql());
+        self.connection.execute(&forget, [self.open_generation]).map_err(explain)?;
+        Ok(())
     }
 
     fn tell(

@@ -39,6 +39,26 @@ fn a_postponed_change_that_has_taken_a_value_is_told_and_ends_no_synchronization
     super::assert_equal(&site, &center);
 }
 
+// S3, S5, Trap 24: a row that was written as it is has an entry, and is no change that could be told.
+// It postponed the change of another table that was in the way, and the remote never synchronized
+// again (E5006).
+#[test]
+fn a_postponed_row_that_is_as_it_was_holds_up_no_other_table() {
+    let center = Center::new(
+        "CREATE TABLE u(id INTEGER PRIMARY KEY, v TEXT); INSERT INTO u VALUES (1, 'one');
+         CREATE TABLE t(id INTEGER PRIMARY KEY, w INT); INSERT INTO t VALUES (11, 1)",
+    );
+    center.declare("v TEXT", "v TEXT UNIQUE");
+    let mut site = joined(&center);
+    cut_off(&center, &mut site, &["t", "u"].map(published).concat());
+    site.write("UPDATE t SET w = w WHERE id = 11; UPDATE u SET v = 'two' WHERE id = 1");
+    center.write("INSERT INTO u VALUES (2, 'two')");
+    let report = sync(&mut site, &center).unwrap();
+    assert_eq!((report.uploaded.updates, report.rejected), (1, 1), "the change went up");
+    assert_eq!(center.rows("SELECT * FROM u"), ["1, 'two'", "2, 'two'"]);
+    assert_eq!(site.remote.pending().unwrap(), []);
+}
+
 // S3, S4, Trap 24: a foreign key leaves room for the change.
 #[test]
 fn a_postponed_change_of_a_row_whose_parent_is_gone_ends_no_synchronization() {
