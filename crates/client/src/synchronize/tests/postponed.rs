@@ -39,9 +39,9 @@ fn a_postponed_change_that_has_taken_a_value_is_told_and_ends_no_synchronization
     super::assert_equal(&site, &center);
 }
 
-// S3, S5, Trap 24: a row that was written as it is has an entry, and is no change that could be told.
-// It postponed the change of another table that was in the way, and the remote never synchronized
-// again (E5006).
+// S3, S5, Trap 24: a row that was written as it is has an entry, and is no change that could be
+// told. It postponed the change of another table that was in the way, and the remote never
+// synchronized again (E5006).
 #[test]
 fn a_postponed_row_that_is_as_it_was_holds_up_no_other_table() {
     let center = Center::new(
