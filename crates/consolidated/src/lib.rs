@@ -17,7 +17,6 @@ mod digest;
 mod disk;
 mod download;
 mod identity;
-#[allow(dead_code, reason = "partitions will read more of the tables")]
 mod postgres;
 mod quote;
 mod random;

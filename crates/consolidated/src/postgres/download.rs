@@ -243,9 +243,7 @@ pub(super) fn fetch(
     let isolating = isolating || unreadable;
     let own_upload = own_upload(request.echo, moment.space);
     let (unflushed, departures) = (opening.unflushed, &opening.departures);
-    let memory = spills.memory();
-    let search =
-        Search { tables, ranges, request, moment, departures, own_upload, memory, isolating };
+    let search = Search { tables, ranges, request, departures, own_upload };
     if isolating {
         unreadable::leave_to_cursors(link, search, &mut owed, sink)?;
     }
@@ -312,7 +310,7 @@ fn plan<'a>(
     windows: &'a [Vec<Window<Snapshot>>],
     owed: &[OwedKeys],
 ) -> Result<Vec<Cursor<'a>>, Failure> {
-    let Search { tables, ranges, request, departures, own_upload, .. } = search;
+    let Search { tables, ranges, request, departures, own_upload } = search;
     let mut cursors = Vec::new();
     let last = ranges.iter().rposition(|range| range.mode != DownloadedTable::None);
     for (position, (table, range)) in tables.iter().zip(ranges).enumerate() {

@@ -23,7 +23,6 @@ pub(super) mod isolation;
 pub(super) mod key_order;
 pub(super) mod key_range;
 pub(super) mod made;
-pub(super) mod marks;
 pub(super) mod parcel;
 pub(super) mod record;
 pub(super) mod row_fault;
@@ -59,9 +58,6 @@ use model::{Code, Counter, Failure};
 use postgres_types::ToSql;
 
 const UNDO: &str = "ROLLBACK TO SAVEPOINT fast_path; SET CONSTRAINTS ALL DEFERRED";
-
-/// When an upload should be tried again that other transactions always blocked, in seconds.
-const RETRY_AFTER_S: u32 = 5;
 
 const SETTLE: &str = "DELETE FROM syncline.syncline_owed 
 WHERE remote_id = $1 AND counter <= $2 AND withheld IS NULL AND table_name <> ALL ($3)";

@@ -22,8 +22,6 @@ pub(in crate::postgres) struct Table {
     /// Whether anything has departed since the last download; none where that is not known to
     /// say what the cursor over the departures would.
     pub(in crate::postgres) departed: Option<Statement>,
-    /// Asks for the places of rows whose keys have changed.
-    pub(in crate::postgres) places: Option<Statement>,
     /// Finds rows that were not applied; none where that is not sure.
     pub(in crate::postgres) seeker: Option<Seeker>,
 }
@@ -54,9 +52,8 @@ impl Table {
         let verbatim = deployed.details.verbatim.as_ref();
         let is_verbatim = verbatim.is_some_and(|verbatim| verbatim.is_about(deployed.scripts()));
         let departed = departed(&deployed);
-        let places = deployed.details.places.as_ref().and_then(|text| of_own(&deployed, text));
         let seeker = Seeker::of(&deployed);
-        Table { deployed, statements, claims, is_verbatim, departed, places, seeker }
+        Table { deployed, statements, claims, is_verbatim, departed, seeker }
     }
 
     /// How it is proven that what was uploaded is what is stored; none where it is not.

@@ -44,10 +44,6 @@ pub(in crate::postgres) struct TableDetails {
     /// The foreign keys that decide which of its rows a remote has.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(in crate::postgres) guards: Vec<Guard>,
-    /// The query for the places of rows whose keys have changed; none if all remotes receive all
-    /// rows.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(in crate::postgres) places: Option<String>,
     /// An upload may move a row out of the partition.
     pub(in crate::postgres) may_leave: bool,
     /// Rows may not be stored as they are sent, because triggers change them or the rule does.

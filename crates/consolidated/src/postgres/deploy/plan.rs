@@ -131,7 +131,7 @@ impl Schema for PostgresSchema {
     ) -> TableDetails {
         let (table, selection) = (planner.table, planner.selection);
         let generator = generator(planner, published, &types);
-        let (departures, places) = (generator.departures(), generator.places());
+        let departures = generator.departures();
         let departed = scripts.get(&Event::DownloadDeleteCursor);
         let logs = if selection.departs() { selection.logs() } else { vec![&selection.table] };
         let watched = logs
@@ -155,7 +155,6 @@ impl Schema for PostgresSchema {
             cursors: resume::cursors_of(scripts),
             departed: departed.and_then(|script| Some(Probe::new(departures?, script))),
             guards: guards(planner),
-            places,
             may_leave: planner.table_model.may_leave,
             remade: !table.triggers.is_empty()
                 || matches!(planner.table_model.conflict, ConflictRule::Latest(_)),

@@ -16,7 +16,7 @@ use crate::postgres::tracking::departure_log::{self, Log};
 use crate::postgres::values::ColumnType;
 use crate::quote::{ident, idents, join};
 use crate::script::{Event, old_name};
-use crate::selection::{Dialect, Form, Rows, Selection, place_column};
+use crate::selection::{Dialect, Form, Rows, Selection};
 use crate::sync_model::ConflictRule;
 use model::Direction;
 
@@ -293,38 +293,6 @@ impl Generator<'_> {
         // Columns that it looks at are no arrays (E1).
         let log = departure_log::log(&self.table.published_name());
         Some(format!("SELECT FROM {log} AS g\nWHERE {condition}\nLIMIT 1"))
-    }
-
-    /// Asks what the log says of the places of rows that left the keys in `{keys}`, and where the
-    /// rows are that have them now: key, place, and whether it is that of now. None if no place
-    /// decides, or if it cannot be known which.
-    pub(in crate::postgres) fn places(&self) -> Option<String> {
-        if !self.selection.departs() || !self.direction.downloads() {
-            return None;
-        }
-        let (table, key) = (&self.selection.table, &self.table.key);
-        let place = self.selection.place();
-        let place: Vec<&str> = place.into_iter().filter(|column| !self.is_key(column)).collect();
-        let text = |row: &str, form: &dyn Fn(&str) -> String| {
-            let each = place.iter().map(|c| format!("{row}.{}::text", ident(&form(c))));
-            format!("ARRAY[{}]::text[]::text", each.collect::<Vec<_>>().join(", "))
-        };
-        Some(format!(
-            "SELECT {}, g.syncline_place, g.syncline_now\nFROM (\n    \
-             SELECT {}, {} AS syncline_place, FALSE AS syncline_now\n    \
-             FROM {} AS g\n    JOIN {{keys}} AS k ON {}\n    WHERE {}\n    UNION ALL\n    \
-             SELECT {}, {}, TRUE\n    FROM {{keys}} AS k\n    JOIN {} AS t ON {}\n) AS g",
-            self.selected("g", key),
-            idents("g.", key),
-            text("g", &place_column),
-            self.dialect.departures(table),
-            self.dialect.same_key(table, "g", "k"),
-            since("g"),
-            idents("t.", key),
-            text("t", &str::to_owned),
-            self.name(),
-            self.dialect.same_key(table, "t", "k"),
-        ))
     }
 }
 

@@ -57,9 +57,7 @@ pub(in crate::postgres) struct UserTable {
 #[derive(Debug, Clone, Deserialize)]
 pub(in crate::postgres) struct UserColumn {
     pub(in crate::postgres) name: String,
-    /// As `format_type` writes it, with its schema where it needs one.
-    pub(in crate::postgres) declared_type: String,
-    /// Of a domain the type below it, otherwise the same.
+    /// As `format_type` writes it, with its schema where it needs one; of a domain the type below.
     pub(in crate::postgres) base_type: String,
     /// The base type without length or scale.
     pub(in crate::postgres) cast: String,
@@ -94,8 +92,6 @@ pub(in crate::postgres) struct UserIndex {
     /// `None`: an expression.
     pub(in crate::postgres) columns: Vec<Option<String>>,
     pub(in crate::postgres) partial: bool,
-    /// Several rows may have NULL, as in SQLite.
-    pub(in crate::postgres) nulls_distinct: bool,
     pub(in crate::postgres) tree: bool,
 }
 

@@ -30,7 +30,6 @@ SELECT json_build_object(
     'columns', (
         SELECT coalesce(json_agg(json_build_object(
             'name', a.attname,
-            'declared_type', format_type(a.atttypid, a.atttypmod),
             'base_type', format_type(b.oid, coalesce(d.typmod, a.atttypmod)),
             'cast', format_type(b.oid, -1),
             'oid', b.oid::bigint,
@@ -130,7 +129,6 @@ SELECT json_build_object(
                 LEFT JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum = k.attnum
                 WHERE k.position <= i.indnkeyatts),
             'partial', i.indpred IS NOT NULL,
-            'nulls_distinct', coalesce((to_jsonb(i) ->> 'indnullsnotdistinct') = 'false', true),
             'tree', m.amname = 'btree'
         ) ORDER BY x.relname), '[]')
         FROM pg_index AS i

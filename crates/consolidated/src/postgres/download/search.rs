@@ -2,11 +2,10 @@
 
 use crate::postgres::catalog::table::Table;
 use crate::postgres::download::cursor::Source;
-use crate::postgres::download::moment::{DownloadRange, Moment};
+use crate::postgres::download::moment::DownloadRange;
 use crate::postgres::download::snapshot::Xid8;
 use crate::postgres::optimize::departure_probe::DepartureProbe;
 use crate::synchronization::FetchRequest;
-use model::Memory;
 use std::sync::Arc;
 
 /// The tables of a download, and what is known of it.
@@ -15,13 +14,8 @@ pub(in crate::postgres) struct Search<'a> {
     pub(in crate::postgres) tables: &'a [Arc<Table>],
     pub(in crate::postgres) ranges: &'a [DownloadRange],
     pub(in crate::postgres) request: &'a FetchRequest<'a>,
-    pub(in crate::postgres) moment: &'a Moment,
     pub(in crate::postgres) departures: &'a DepartureProbe,
     pub(in crate::postgres) own_upload: Xid8,
-    /// For what is held meanwhile.
-    pub(in crate::postgres) memory: &'a Arc<Memory>,
-    /// A script could not read a row: each is asked for before it is counted on.
-    pub(in crate::postgres) isolating: bool,
 }
 
 impl<'a> Search<'a> {

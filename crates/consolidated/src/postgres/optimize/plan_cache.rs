@@ -89,7 +89,7 @@ mod tests {
     fn table(key: &[&str], indexes: &[(&[&str], bool)]) -> UserTable {
         let indexes = indexes.iter().map(|(columns, tree)| {
             serde_json::json!({"name": "i", "unique": false, "columns": columns,
-                "partial": false, "nulls_distinct": true, "tree": tree})
+                "partial": false, "tree": tree})
         });
         let indexes: Vec<_> = indexes.collect();
         serde_json::from_value(serde_json::json!({

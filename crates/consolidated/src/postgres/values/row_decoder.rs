@@ -1,9 +1,8 @@
-//! Rows of a result as compact rows, decoded directly from the received bytes, and old rows.
+//! Rows of a result as compact rows, decoded directly from the received bytes.
 
 use crate::postgres::link::{Column, RowRef};
 use crate::postgres::values::{ColumnType, Reading};
-use crate::upload::uploaded_row::UploadedRow;
-use model::{Code, Failure, write_value};
+use model::{Code, Failure};
 
 /// How the columns of one statement's result are read.
 #[derive(Debug)]
@@ -49,11 +48,4 @@ impl Decoder {
         }
         Ok(())
     }
-}
-
-/// The row as the remote saw it, encoded.
-pub(in crate::postgres) fn old_image(row: &UploadedRow<'_>) -> Vec<u8> {
-    let mut image = Vec::with_capacity(row.bytes.len());
-    row.old.iter().for_each(|value| write_value(&mut image, *value));
-    image
 }

@@ -5,9 +5,6 @@ use crate::synchronization::change::Change;
 use crate::upload::waiting::WaitingRow;
 use std::collections::HashMap;
 
-/// Most bytes of rows that are looked at together here.
-pub(in crate::postgres) const GROUP_BYTES: usize = batch::BATCH_BYTES;
-
 /// Uploaded rows, as they came.
 pub(in crate::postgres) type Rows = Vec<Vec<u8>>;
 
@@ -77,7 +74,7 @@ mod tests {
     #[test]
     fn rows_come_back_in_the_order_in_which_they_are_applied_in_groups_of_one_kind() {
         let mut rows = WaitingRows::within(&Spills::default());
-        let half = GROUP_BYTES / 2;
+        let half = batch::BATCH_BYTES / 2;
         for one in [
             row(0, Change::Delete, 3),
             row(1, Change::Delete, 3),

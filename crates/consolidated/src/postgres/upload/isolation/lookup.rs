@@ -148,20 +148,8 @@ impl Isolation<'_, '_> {
         Ok(Stop::Refused(refused.collect::<Result<_, Stop>>()?, failure))
     }
 
-    /// Sends queries and hands on their rows.
-    pub(in crate::postgres) fn select(
-        &mut self,
-        batches: &[Batch<'_>],
-        each: &mut dyn FnMut(RowRef<'_>) -> Result<(), Failure>,
-    ) -> Result<(), Stop> {
-        match self.select_unless(batches, each)? {
-            None => Ok(()),
-            Some((_, failure)) => Err(failure.into()),
-        }
-    }
-
-    /// The same; where they fail for the data of a row they leave nothing behind, and it is said
-    /// how.
+    /// Sends queries and hands on their rows. Where they fail for the data of a row they leave
+    /// nothing behind, and it is said how.
     fn select_unless(
         &mut self,
         batches: &[Batch<'_>],

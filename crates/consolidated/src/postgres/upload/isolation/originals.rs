@@ -1,9 +1,10 @@
 //! Rows as they were sent, by what they were rebased to.
 
-use crate::postgres::upload::marks::mark;
 use crate::synchronization::change::Change;
 use crate::upload::rebase::Rebased;
 use model::{Code, Failure, SpillMap, Spills};
+use siphasher::sip128::{Hasher128, SipHasher13};
+use std::hash::Hasher;
 use std::sync::Arc;
 
 /// By table, change and row as it was rebased: change and row as it was sent. All rows of an upload
@@ -52,4 +53,11 @@ fn place(table: usize, change: Change, row: &[u8]) -> Vec<u8> {
     let mut place = mark(table, row).to_be_bytes().to_vec();
     place.push(change as u8);
     place
+}
+
+/// The mark of the row of a table with this key.
+fn mark(table: usize, key: &[u8]) -> u128 {
+    let mut hasher = SipHasher13::new_with_keys(0, table as u64);
+    hasher.write(key);
+    hasher.finish128().as_u128()
 }
