@@ -20,42 +20,59 @@ use std::sync::{Arc, LazyLock};
 /// What the binary form of `jsonb` begins with.
 const JSONB_VERSION: u8 = 1;
 
-/// The sum for the table with the OID or name `relation`, in SQL.
+/// The sum for the table with the OID `relation`, in SQL.
 fn sum(relation: &str) -> String {
     format!(
         "(SELECT sum(hashint8extended(t.oid::int8, t.xmin::text::int8))::text \
          FROM pg_trigger AS t \
-         WHERE t.tgrelid = to_regclass({relation}) AND t.tgname LIKE 'syncline\\_%' \
+         WHERE t.tgrelid = {relation} AND t.tgname LIKE 'syncline\\_%' \
          AND NOT t.tgisinternal)"
     )
+}
+
+/// The sum for the table with this name, in SQL.
+fn sum_of(sql_name: &str) -> String {
+    sum(&format!("to_regclass({})", literal(sql_name)))
 }
 
 /// Finds the tables among `$1` whose triggers differ from the deployment, or that cannot be read
 /// any more.
 pub(in crate::postgres) static CHANGED: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "SELECT log.table_name FROM syncline.syncline_log_state AS log WHERE {}",
-        changed_among("$1")
+        "SELECT log.table_name FROM syncline.syncline_log_state AS log\n{} WHERE {}",
+        watched_relation("$1"),
+        *IS_CHANGED
     )
 });
 
-/// Whether the table of `log` is one of `watched` and differs: a condition on a row of
-/// `syncline_log_state`, which a download reads anyway. There is no join, which could be planned
-/// for a few tables and kept for a thousand.
-pub(in crate::postgres) fn changed_among(watched: &str) -> String {
-    let relation = format!("{watched}::jsonb ->> log.table_name");
+/// Joins the name and the OID of its table to a row of `log`, or NULL where it is none of `watched`.
+/// The name is looked up once: in the condition of the sum, PostgreSQL would do it for every
+/// trigger that it reads. OFFSET keeps it out of there.
+pub(in crate::postgres) fn watched_relation(watched: &str) -> String {
     format!(
-        "({watched}::jsonb ? log.table_name AND (log.triggers IS DISTINCT FROM {sum}
-        OR NOT has_any_column_privilege(to_regclass({relation})::oid, 'SELECT')))",
-        sum = sum(&relation)
+        "LEFT JOIN LATERAL
+    (SELECT w.name, to_regclass(w.name)::oid AS relation
+        FROM (SELECT {watched}::jsonb ->> log.table_name AS name) AS w OFFSET 0) AS watched
+    ON TRUE"
     )
 }
+
+/// Whether the table of `log` is watched and differs: a condition on a row of `syncline_log_state`,
+/// which a download reads anyway, with its [`watched_relation`]. Nothing is joined of which a plan
+/// could expect few rows and be kept for a thousand.
+pub(in crate::postgres) static IS_CHANGED: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "(watched.name IS NOT NULL AND (log.triggers IS DISTINCT FROM {sum}
+        OR NOT has_any_column_privilege(watched.relation, 'SELECT')))",
+        sum = sum("watched.relation")
+    )
+});
 
 /// Stores the sum for a table, after the statements that create its triggers.
 pub(in crate::postgres) fn store(published: &str, sql_name: &str) -> String {
     format!(
         "UPDATE syncline.syncline_log_state SET triggers = {}\nWHERE table_name = {}",
-        sum(&literal(sql_name)),
+        sum_of(sql_name),
         literal(published)
     )
 }
@@ -123,7 +140,7 @@ pub(in crate::postgres) fn renew(
              SET incarnation = (random() * 9007199254740992)::bigint, triggers = {sum}\n\
              WHERE table_name = {} AND triggers IS DISTINCT FROM {sum}",
             literal(published),
-            sum = sum(&literal(sql_name)),
+            sum = sum_of(sql_name),
         ))
         .map_err(failed("note that triggers were gone"))?;
     }
