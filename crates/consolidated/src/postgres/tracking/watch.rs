@@ -45,9 +45,9 @@ pub(in crate::postgres) static CHANGED: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// Joins the name and the OID of its table to a row of `log`, or NULL where it is none of `watched`.
-/// The name is looked up once: in the condition of the sum, PostgreSQL would do it for every
-/// trigger that it reads. OFFSET keeps it out of there.
+/// Joins the name and the OID of its table to a row of `log`; NULL if it is none of `watched`. The
+/// name is looked up once: in the condition of the sum, PostgreSQL would do it for every trigger
+/// that it reads. OFFSET keeps it out of there.
 pub(in crate::postgres) fn watched_relation(watched: &str) -> String {
     format!(
         "LEFT JOIN LATERAL
