@@ -15,7 +15,7 @@ use crate::args::DemoOptions;
 use client::transport::tcp::{self, Timeouts};
 use client::{Components, Credential, Mode, Remote, Request, Transport};
 use folder::Folder;
-use interruption::{FatalTransport, Moment};
+use interruption::{FatalTransport, KillPoint};
 use model::{Code, Failure};
 use program::Program;
 use schema::{BULK_PURCHASES, REPRESENTATIVES};
@@ -155,7 +155,7 @@ impl Stage {
             ),
         )?;
         tell(&format!("after {KILLED_AFTER_BYTES} bytes of the upload: kill -9 {}", server.id()))?;
-        let failure = self.interrupted("cleo", server, Moment::Sent(KILLED_AFTER_BYTES))?;
+        let failure = self.interrupted("cleo", server, KillPoint::Sent(KILLED_AFTER_BYTES))?;
         tell(&format!("cleo's synchronization ends: error {}: {failure}", failure.code()))?;
         let arrived = self.count_at_center(BULK)?;
         tell(&format!("{arrived} of {BULK_PURCHASES} rows arrived: an upload is one transaction"))?;
@@ -178,7 +178,7 @@ impl Stage {
         self.write("ann", "INSERT INTO purchase VALUES (2, 5000, 7, 19.5, '2025-07-01', 'once');")?;
         let center = self.folder.consolidated();
         let committed = move || Ok(schema::count(&center, ONCE)? > 0);
-        let failure = self.interrupted("ann", server, Moment::Committed(Box::new(committed)))?;
+        let failure = self.interrupted("ann", server, KillPoint::Committed(Box::new(committed)))?;
         tell(&format!("ann's synchronization ends: error {}: {failure}", failure.code()))?;
         tell("ann changes the same row again before the outcome is known")?;
         self.write("ann", "UPDATE purchase SET cost = 20.5 WHERE purchase_id = 5000;")?;
@@ -239,16 +239,14 @@ impl Stage {
         &self,
         name: &str,
         server: ServerProcess,
-        moment: Moment,
+        point: KillPoint,
     ) -> Result<Failure, Failure> {
         let address = server.url().to_owned();
-        let (server, mut moment) = (Rc::new(RefCell::new(server)), Some(moment));
+        let (server, mut point) = (Rc::new(RefCell::new(server)), Some(point));
         let mut connect = || -> Result<Box<dyn Transport>, Failure> {
             let transport = tcp::connect(&address, Timeouts::default())?;
-            match moment.take() {
-                Some(moment) => {
-                    Ok(Box::new(FatalTransport::new(transport, server.clone(), moment)))
-                }
+            match point.take() {
+                Some(point) => Ok(Box::new(FatalTransport::new(transport, server.clone(), point))),
                 None => Ok(Box::new(transport)),
             }
         };

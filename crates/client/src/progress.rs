@@ -28,7 +28,7 @@ use state::{Frozen, State};
 
 /// An attempt that is durable.
 #[derive(Debug)]
-pub(crate) struct Attempt {
+pub(crate) struct BegunAttempt {
     pub(crate) state: State,
     /// An earlier attempt froze this generation. It is unknown whether it was committed.
     pub(crate) outcome_unknown: bool,
@@ -44,7 +44,7 @@ pub(crate) fn begin_attempt(
     tables: &[RemoteTable],
     random: &mut Random,
     uploads: bool,
-) -> Result<Attempt, Failure> {
+) -> Result<BegunAttempt, Failure> {
     let transaction = begin_immediate(connection)?;
     let mut state = State::read(&transaction)?;
     let outcome_unknown = state.frozen.is_some();
@@ -85,7 +85,7 @@ pub(crate) fn begin_attempt(
     state.remote_id = Some(remote_id);
     state.nonce_attempt = Some(nonce);
     state.file_secret = Some(secret);
-    Ok(Attempt { state, outcome_unknown, postponed })
+    Ok(BegunAttempt { state, outcome_unknown, postponed })
 }
 
 /// Positions of the tables in which a row was changed whose old image would have columns that were

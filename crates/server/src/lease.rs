@@ -44,14 +44,14 @@ pub(crate) struct Claimant {
 
 /// An attempt of a claimant.
 #[derive(Clone)]
-pub(crate) struct Attempt {
+pub(crate) struct NumberedAttempt {
     /// Later ones have larger numbers. A ping has none, because it has no predecessor.
     pub(crate) number: Option<i64>,
     pub(crate) interruption: Arc<Interruption>,
 }
 
 struct Holder {
-    attempt: Attempt,
+    attempt: NumberedAttempt,
     /// When its peer was last heard, or the database began or ended to work for it.
     progress_ms: AtomicU64,
 }
@@ -77,7 +77,7 @@ impl Leases {
     pub(crate) async fn take(
         self: &Arc<Leases>,
         claimant: &Claimant,
-        attempt: &Attempt,
+        attempt: &NumberedAttempt,
     ) -> Result<Lease, Failure> {
         let give_up_ms = self.clock.monotonic_ms() + PATIENCE_MS;
         loop {
@@ -99,7 +99,7 @@ impl Leases {
     fn try_take(
         self: &Arc<Leases>,
         claimant: &Claimant,
-        attempt: &Attempt,
+        attempt: &NumberedAttempt,
     ) -> Result<Lease, Failure> {
         let now = self.clock.monotonic_ms();
         let mut held = self.held();
@@ -195,8 +195,8 @@ mod tests {
         Claimant { remote_id, user: UserName::new(user).unwrap(), file }
     }
 
-    fn attempt(number: i64) -> Attempt {
-        Attempt { number: Some(number), interruption: Arc::new(Interruption::new()) }
+    fn attempt(number: i64) -> NumberedAttempt {
+        NumberedAttempt { number: Some(number), interruption: Arc::new(Interruption::new()) }
     }
 
     // S8: a predecessor that dripped rows kept its remote for as long as it liked.
@@ -207,7 +207,7 @@ mod tests {
         let (first, second, third) = (attempt(7), attempt(8), attempt(9));
         let dripping = leases.take(&till, &first).await.unwrap();
         dripping.progress();
-        for earlier in [attempt(6), attempt(7), Attempt { number: None, ..attempt(0) }] {
+        for earlier in [attempt(6), attempt(7), NumberedAttempt { number: None, ..attempt(0) }] {
             let busy = leases.try_take(&till, &earlier).err().unwrap();
             assert_eq!(busy.code(), Code::AlreadySynchronizing);
         }

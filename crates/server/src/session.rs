@@ -32,7 +32,7 @@ pub(crate) use surroundings::Shared;
 
 use crate::authenticate::Claim;
 use crate::interruption::Interruption;
-use crate::lease::{Attempt, Claimant};
+use crate::lease::{Claimant, NumberedAttempt};
 use crate::network::{Connection, Limits};
 use crate::phases::Phase;
 use crate::transfers::Transfer;
@@ -173,7 +173,7 @@ impl Greeted<'_> {
         let (remote_id, user) = (hello.remote_id.clone(), hello.user.clone());
         let holder = Claimant { remote_id, user, file: identity.secret };
         let number = (hello.mode != Mode::Ping).then_some(hello.attempt);
-        let attempt = Attempt { number, interruption: interruption.clone() };
+        let attempt = NumberedAttempt { number, interruption: interruption.clone() };
         summary.phases.end(Phase::Admission);
         let lease = shared.leases.take(&holder, &attempt).await?;
         summary.phases.end(Phase::Waiting);

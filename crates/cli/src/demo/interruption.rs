@@ -1,6 +1,6 @@
-//! Kills the server at a chosen moment of a synchronization, as seen on the connection.
+//! Kills the server at a chosen point of a synchronization, as seen on the connection.
 //!
-//! The moment is a message of the conversation and not a time, so the demo is the same on every
+//! The point is a message of the conversation and not a time, so the demo is the same on every
 //! machine.
 
 use super::server_process::ServerProcess;
@@ -16,8 +16,8 @@ const COMMIT_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often the demo looks whether it is.
 const COMMIT_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// When the server dies.
-pub(super) enum Moment {
+/// Where the server dies.
+pub(super) enum KillPoint {
     /// When this many bytes were sent, in the middle of an upload.
     Sent(usize),
     /// When this message says that the upload is committed, before the client receives it.
@@ -28,18 +28,18 @@ pub(super) enum Moment {
 pub(super) struct FatalTransport {
     inner: Tcp,
     server: Rc<RefCell<ServerProcess>>,
-    moment: Moment,
+    point: KillPoint,
     sent: usize,
 }
 
 impl FatalTransport {
-    /// Kills `server` at `moment` of what goes through `inner`.
+    /// Kills `server` at `point` of what goes through `inner`.
     pub(super) fn new(
         inner: Tcp,
         server: Rc<RefCell<ServerProcess>>,
-        moment: Moment,
+        point: KillPoint,
     ) -> FatalTransport {
-        FatalTransport { inner, server, moment, sent: 0 }
+        FatalTransport { inner, server, point, sent: 0 }
     }
 
     fn kill(&self) -> Result<(), Failure> {
@@ -51,8 +51,8 @@ impl Transport for FatalTransport {
     fn send(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         let before = self.sent;
         self.sent += bytes.len();
-        match self.moment {
-            Moment::Sent(bytes_max) if self.sent > bytes_max && before <= bytes_max => {
+        match self.point {
+            KillPoint::Sent(bytes_max) if self.sent > bytes_max && before <= bytes_max => {
                 let (first, rest) = bytes.split_at(bytes_max - before);
                 self.inner.send(first)?;
                 self.kill()?;
@@ -64,7 +64,7 @@ impl Transport for FatalTransport {
     }
 
     fn receive(&mut self, buffer: &mut [u8]) -> Result<usize, Failure> {
-        let Moment::Committed(committed) = &mut self.moment else {
+        let KillPoint::Committed(committed) = &mut self.point else {
             return self.inner.receive(buffer);
         };
         let mut waited = Duration::ZERO;

@@ -98,7 +98,7 @@ impl Side {
             settings::remember(&remote.connection, &identity)?;
         }
         let (connection, random) = (&remote.connection, &mut remote.random);
-        let progress::Attempt { mut state, outcome_unknown, postponed } =
+        let progress::BegunAttempt { mut state, outcome_unknown, postponed } =
             progress::begin_attempt(connection, &tables, random, uploads(mode))?;
         if state.filling {
             apply::first_fill::clear(connection)?;

@@ -1,7 +1,7 @@
 //! Which request asks for what, and the responses that need no session.
 
 use super::pipe::PipeReader;
-use super::status::Verdict;
+use super::status::SessionStatus;
 use bytes::Bytes;
 use http_body::{Body, Frame};
 use hyper::header::{
@@ -153,7 +153,7 @@ impl Body for Answer {
 }
 
 /// The response that a session fills.
-pub(super) fn of_session(verdict: Verdict, body: PipeReader) -> Response<Answer> {
+pub(super) fn of_session(verdict: SessionStatus, body: PipeReader) -> Response<Answer> {
     let mut response = bare(verdict.status, Answer::Session(body));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));

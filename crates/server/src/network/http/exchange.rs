@@ -3,7 +3,7 @@
 //! The body of the request is what is read, that of the response what is written.
 
 use super::pipe::PipeWriter;
-use super::status::Verdict;
+use super::status::SessionStatus;
 use crate::network::Stream;
 use bytes::{Buf, Bytes};
 use http_body::Body;
@@ -34,7 +34,7 @@ pub(super) struct Exchange {
     unread: Bytes,
     response: PipeWriter,
     /// Where the status goes, until it is decided.
-    verdict: Option<oneshot::Sender<Verdict>>,
+    verdict: Option<oneshot::Sender<SessionStatus>>,
     /// The certificate that the peer has shown: it says who may send this request.
     certificate: Option<CertificateDer<'static>>,
     room: Room,
@@ -46,7 +46,7 @@ impl Exchange {
     pub(super) fn new(
         request: Incoming,
         response: PipeWriter,
-        verdict: oneshot::Sender<Verdict>,
+        verdict: oneshot::Sender<SessionStatus>,
         certificate: Option<CertificateDer<'static>>,
         room: Room,
         mut memory: Hold,
@@ -110,7 +110,7 @@ impl Stream for Exchange {
             self.memory.grow(self.room.known_bytes);
         }
         // Where nobody waits for it, the peer is gone, and the next read or write says so.
-        let _ = verdict.send(Verdict::of(judgment));
+        let _ = verdict.send(SessionStatus::of(judgment));
     }
 }
 

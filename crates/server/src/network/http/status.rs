@@ -8,17 +8,17 @@ use model::{Code, Failure};
 
 /// A status, and when to come back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Verdict {
+pub(super) struct SessionStatus {
     pub(super) status: StatusCode,
     pub(super) retry_after_s: Option<u32>,
 }
 
-impl Verdict {
-    pub(super) fn of(judgment: Result<(), &Failure>) -> Verdict {
+impl SessionStatus {
+    pub(super) fn of(judgment: Result<(), &Failure>) -> SessionStatus {
         match judgment {
-            Ok(()) => Verdict { status: StatusCode::OK, retry_after_s: None },
+            Ok(()) => SessionStatus { status: StatusCode::OK, retry_after_s: None },
             Err(failure) => {
-                Verdict { status: status(failure), retry_after_s: failure.retry_after() }
+                SessionStatus { status: status(failure), retry_after_s: failure.retry_after() }
             }
         }
     }
@@ -55,7 +55,7 @@ mod tests {
             if let Some(seconds) = retry_after_s {
                 failure = failure.retry_after_s(seconds);
             }
-            let verdict = Verdict::of(Err(&failure));
+            let verdict = SessionStatus::of(Err(&failure));
             assert_eq!((verdict.status.as_u16(), verdict.retry_after_s), (status, retry_after_s));
         };
         check(Code::AuthenticationFailed, 401, None);
@@ -65,6 +65,6 @@ mod tests {
         check(Code::ServerFull, 503, Some(3));
         check(Code::ServerStopping, 503, Some(9));
         check(Code::CopiedRemote, 200, None);
-        assert_eq!(Verdict::of(Ok(())).status.as_u16(), 200);
+        assert_eq!(SessionStatus::of(Ok(())).status.as_u16(), 200);
     }
 }
