@@ -117,7 +117,7 @@ fn apply_around(
             Err(failure)
                 if failure.code() == Code::RemoteSchemaDiffers
                     || failure.code() == Code::ApplyBlocked
-                        && circumstances.uploads == Uploads::Later =>
+                        && circumstances.uploads.have_to_wait() =>
             {
                 let none = FirstFill::none(circumstances);
                 apply_once(connection, download, end, &guarding, &none, progress)?

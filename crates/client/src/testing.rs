@@ -238,7 +238,8 @@ impl Site {
     pub(crate) fn download(&mut self) -> Incoming<'_> {
         let tables = self.tables();
         let modes = tables.iter().map(|_| DownloadMode::Changes).collect();
-        Incoming { tables, modes, messages: Vec::new(), restored: false, site: self }
+        let uploads = Uploads::Next;
+        Incoming { tables, modes, messages: Vec::new(), restored: false, uploads, site: self }
     }
 }
 
@@ -262,6 +263,7 @@ pub(crate) struct Incoming<'a> {
     modes: Vec<DownloadMode>,
     messages: Vec<Message>,
     restored: bool,
+    uploads: Uploads,
 }
 
 impl Incoming<'_> {
@@ -311,6 +313,12 @@ impl Incoming<'_> {
         self
     }
 
+    /// Sets when pending changes are uploaded; otherwise before the next attempt.
+    pub(crate) fn uploads(mut self, uploads: Uploads) -> Self {
+        self.uploads = uploads;
+        self
+    }
+
     /// Applies it, after the frozen generation as a committed one.
     pub(crate) fn apply(self) -> Result<(), Failure> {
         self.apply_by(&mut |connection, download, end, circumstances| {
@@ -353,7 +361,7 @@ impl Incoming<'_> {
             nonce: state.nonce_attempt,
             at: "2024-02-29T00:00:00.000Z",
             spills: &remote.spills,
-            uploads: Uploads::Next,
+            uploads: self.uploads,
             guards: false,
             fill_rows_min: remote.fill_rows_min,
         };

@@ -12,10 +12,19 @@ use std::sync::Arc;
 pub(crate) enum Uploads {
     /// Before the next attempt. Then they no longer block the download.
     Next,
-    /// After this download, or when the center has their table again.
+    /// After this download.
     Later,
+    /// When the center has their table again.
+    WithTheirTable,
     /// Not in this synchronization, which only downloads.
     Not,
+}
+
+impl Uploads {
+    /// Another attempt uploads no change that is in the way now.
+    pub(super) fn have_to_wait(self) -> bool {
+        matches!(self, Uploads::Later | Uploads::WithTheirTable)
+    }
 }
 
 /// What surrounds the application of a download.

@@ -7,7 +7,7 @@
 //! deletes are kept back (`apply/kept_back.rs`), and the next download begins in this way. They get
 //! the values that come, unless others may refer to these.
 
-use super::circumstances::{Circumstances, Uploads};
+use super::circumstances::Circumstances;
 use super::{incoming, rejects};
 use crate::connection::{explain, value};
 use crate::schema::reference::{Clinging, Reference};
@@ -68,7 +68,7 @@ pub(super) fn begin(
             table.incoming_sql(),
             table.same_our_key("i.", &format!("{guarded}.")),
         ))?;
-        if circumstances.uploads == Uploads::Later && table.uploads() {
+        if circumstances.uploads.have_to_wait() && table.uploads() {
             run(&format!(
                 "INSERT OR IGNORE INTO temp.{guarded} SELECT {}, NULL FROM {} \
                  WHERE \"generation\" = {}",

@@ -1,6 +1,6 @@
 //! Writing and deleting downloaded rows, one prepared statement per table and kind.
 
-use super::circumstances::Circumstances;
+use super::circumstances::{Circumstances, Uploads};
 use super::download::Download;
 use super::frame::{count_rows, expect_end};
 use super::refresh::Known;
@@ -394,7 +394,9 @@ fn part<'a>(
         .map_err(explain)?;
     let message =
         format!("a downloaded row of {} has a value that a local row has too", target.table.name());
-    if circumstances::waits_here(connection, circumstances)
+    // Changes that wait for their table make no room, and the rest of the download need not wait.
+    if circumstances.uploads != Uploads::WithTheirTable
+        && circumstances::waits_here(connection, circumstances)
         && !all_are_told(connection, target.table, &last)?
     {
         let failure = Failure::new(Code::ApplyBlocked, message);

@@ -287,9 +287,9 @@ impl Side {
             at: &at,
             spills: &scene.remote.spills,
             uploads: match scene.request.mode {
-                Mode::Full if !self.postponed && self.kept.is_empty() => Uploads::Next,
-                // What had to wait for this download, or waits on, cannot make room for it.
-                Mode::Full => Uploads::Later,
+                Mode::Full if self.postponed => Uploads::Later,
+                Mode::Full if !self.kept.is_empty() => Uploads::WithTheirTable,
+                Mode::Full => Uploads::Next,
                 Mode::DownloadOnly | Mode::UploadOnly | Mode::Ping => Uploads::Not,
             },
             guards: false,

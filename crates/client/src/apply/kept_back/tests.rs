@@ -1,5 +1,6 @@
 //! Rows that a table of the remote refuses, on real files.
 
+use crate::apply::circumstances::Uploads;
 use crate::testing::{Site, int, text};
 use model::{Code, Direction, Value};
 
@@ -168,6 +169,28 @@ fn rows_that_block_each_other_are_parted_from_one_that_the_remote_refuses() {
     site.download().delete("t", &[&[int(4)]]).apply().unwrap();
     assert_eq!(rows(&site), ["1, 'b', 1", "2, 'a', 2", "3, 'd', 3"]);
     assert_eq!(told(&site), Vec::<String>::new());
+}
+
+// S4, S5: a change that waits for its table has the value of a downloaded row. The row waits, and
+// comes when the change has gone.
+#[test]
+fn a_change_that_waits_for_its_table_keeps_only_the_row_back_that_has_its_value() {
+    let mut site = Site::new(
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, u TEXT UNIQUE, v INT);
+         INSERT INTO t VALUES (1, 'a', 1)",
+    );
+    site.write("INSERT INTO t VALUES (9, 'taken', 9)");
+    let rows_come: [&[Value]; 2] = [&[int(1), text("b"), int(1)], &[int(2), text("taken"), int(2)]];
+    let blocked = site.download().upsert("t", &rows_come).uploads(Uploads::Not).apply();
+    assert_eq!(blocked.unwrap_err().code(), Code::DownloadBlocked);
+    site.download().upsert("t", &rows_come).uploads(Uploads::WithTheirTable).apply().unwrap();
+    assert_eq!(rows(&site), ["1, 'b', 1", "9, 'taken', 9"]);
+    assert_eq!(told(&site), [r#"t {"id":2} E7245 {"id":2,"u":"taken","v":2}"#]);
+    assert_eq!(kept(&site), 1);
+    site.write("DELETE FROM t WHERE id = 9");
+    site.download().uploads(Uploads::WithTheirTable).apply().unwrap();
+    assert_eq!(rows(&site), ["1, 'b', 1", "2, 'taken', 2"]);
+    assert_eq!((told(&site), kept(&site)), (Vec::new(), 0));
 }
 
 const OWN: &str = "CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT CHECK (v <> 'no'));
