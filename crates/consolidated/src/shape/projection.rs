@@ -156,10 +156,10 @@ impl<'r> Projected<'_, 'r> {
         if lost.is_empty() && !moved {
             return Ok(Some(change));
         }
-        let sent = (batch.table, self.key(&self.old));
         // The remote has it under its new key.
-        let row = (batch.table, self.key(&[]));
-        let empty = change == Change::Update && !(0..self.new.len()).any(|at| self.differs(at));
+        let row = (batch.table, self.key());
+        let same = !(0..self.new.len()).any(|at| self.differs(at));
+        let empty = moved || change == Change::Update && same;
         let reason = match moved {
             true => (Code::RowKeyFixed, "the change gives the row another key".to_owned()),
             false => {
@@ -168,16 +168,12 @@ impl<'r> Projected<'_, 'r> {
                 (Code::ColumnDropped, why)
             }
         };
-        left_out.add((row.clone(), sent), reason, || {
+        left_out.add(&row, (reason, empty), || {
             let mut image = Vec::new();
             values.new.iter().for_each(|value| write_value(&mut image, *value));
             readable::row(self.from, &image)
         })?;
-        if empty || moved {
-            left_out.add_empty(&row)?;
-            return Ok(None);
-        }
-        Ok(Some(change))
+        Ok((!empty).then_some(change))
     }
 
     fn image(&mut self, from: &[ValueRef<'r>], to: impl Fn(&mut Self) -> &mut Vec<ValueRef<'r>>) {
@@ -214,15 +210,11 @@ impl<'r> Projected<'_, 'r> {
         }
     }
 
-    /// The key in this image of the row, which may be empty; what is not in it is in the new one.
-    fn key(&self, image: &[ValueRef<'_>]) -> Vec<u8> {
+    /// The key that the row has at the remote.
+    fn key(&self) -> Vec<u8> {
         let mut key = Vec::new();
         for at in self.to.key.iter().map(|at| usize::from(*at)) {
-            let value = match image.get(at) {
-                None | Some(ValueRef::Absent) => self.new.get(at).copied(),
-                old => old.copied(),
-            };
-            self.write(&mut key, at, value.unwrap_or(ValueRef::Null));
+            self.write(&mut key, at, self.new.get(at).copied().unwrap_or(ValueRef::Null));
         }
         key
     }
@@ -239,7 +231,6 @@ impl<'r> Projected<'_, 'r> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::upload::owed_rows::Reason;
     use crate::upload::uploaded_row::RowId;
     use model::{Direction, RemoteSchema};
 
@@ -286,11 +277,11 @@ mod tests {
         (seen, left_out)
     }
 
-    fn told(left_out: &LeftOut) -> Vec<(RowId, RowId, Reason)> {
+    fn told(left_out: &LeftOut) -> Vec<(RowId, Code)> {
         let mut told = Vec::new();
         left_out
-            .visit(|sent, row, reason| {
-                told.push((sent, row, reason));
+            .visit(|row, left| {
+                told.push((row, left.reason.0));
                 Ok(())
             })
             .unwrap();
@@ -305,9 +296,7 @@ mod tests {
     fn a_value_that_no_column_takes_is_told_and_the_rest_goes_where_it_belongs() {
         let (seen, left_out) = check(Change::Insert, &[ID, NOTE, ValueRef::Integer(3)]);
         assert_eq!(seen, [(Change::Insert, 1, rows(&[ValueRef::Integer(3), ID]))]);
-        let told = told(&left_out);
-        assert_eq!(told[0].0, (0, rows(&[ID])));
-        assert_eq!(told[0].2.0, Code::ColumnDropped);
+        assert_eq!(told(&left_out), [((0, rows(&[ID])), Code::ColumnDropped)]);
     }
 
     #[test]
@@ -341,7 +330,7 @@ mod tests {
         let values = [ID, NOTE, ValueRef::Null, ValueRef::Integer(8), NOTE, ValueRef::Null];
         let (seen, left_out) = check(Change::Update, &values);
         assert_eq!(seen, []);
-        let told = told(&left_out);
-        assert_eq!((told.len(), told[0].2.0), (1, Code::RowKeyFixed));
+        let key = rows(&[ValueRef::Integer(8)]);
+        assert_eq!(told(&left_out), [((0, key), Code::RowKeyFixed)]);
     }
 }

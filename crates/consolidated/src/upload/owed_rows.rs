@@ -88,21 +88,17 @@ impl OwedRows {
     /// refused before.
     pub(crate) fn tell_left_out(&mut self, left_out: &LeftOut) -> Result<u64, Failure> {
         let mut more = 0;
-        left_out.visit(|sent, row, (code, why)| {
-            let mut told = None;
-            for id in [&sent, &row] {
-                told = told.or(self.reason(id)?.map(|reason| (id, reason)));
-            }
-            match told {
+        left_out.visit(|row, left| {
+            let (code, why) = left.reason;
+            let (code, message) = match self.reason(&row)? {
                 // What else was wrong with the row does not say it.
-                Some((id, (code, message))) => {
-                    self.reject(id, (code, readable::message(format!("{message}; {why}"))))
-                }
+                Some((code, message)) => (code, format!("{message}; {why}")),
                 None => {
                     more += 1;
-                    self.reject(&row, (code, readable::message(why)))
+                    (code, why)
                 }
-            }
+            };
+            self.reject(&row, (code, readable::message(message)))
         })?;
         Ok(more)
     }

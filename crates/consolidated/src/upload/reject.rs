@@ -48,9 +48,12 @@ pub(crate) fn visit_rejected<'t>(
         },
     )?;
     let Some(left_out) = left_out else { return Ok(()) };
-    left_out.visit_unsaid(|id, row| {
+    left_out.visit(|id, left| {
+        if !left.empty {
+            return Ok(());
+        }
         let Some((code, message)) = rows.reason(&id)? else { return Ok(()) };
         let (key, operation) = (key(table(id.0), &id.1), operation(Change::Update));
-        visit(Some(Rejected { table: id.0, operation, key, row, code, message }))
+        visit(Some(Rejected { table: id.0, operation, key, row: left.content, code, message }))
     })
 }
