@@ -8,7 +8,6 @@
 //! The command line uses `admin.rs`, and a server `writer.rs` and `reader.rs`.
 
 mod admin;
-mod binding;
 mod catalog;
 mod connect;
 mod deploy;

@@ -2,7 +2,7 @@
 
 use super::details::TableDetails;
 use super::errors::failed;
-use crate::catalog::{self, DeployedRows, LostColumns, Unserved, require_columns};
+use crate::catalog::{self, DeployedRows, LostColumns, Unserved, require_columns, require_known};
 use crate::deploy::format;
 use crate::sqlite::deploy::check;
 use crate::sqlite::deploy::tables;
@@ -118,6 +118,15 @@ impl Catalog {
     /// Refuses a session with a table that lacks a published column.
     pub(super) fn require_columns(&self, session: &Session) -> Result<(), Failure> {
         require_columns(&self.deployed, session, &self.standing.lost)
+    }
+
+    /// Refuses to go on with tables that are not what they were when the session began.
+    pub(super) fn require_as_begun(&self, session: &Session) -> Result<(), Failure> {
+        if self.standing.unserved.is_empty() && self.standing.lost.is_empty() {
+            return Ok(());
+        }
+        self.require_columns(session)?;
+        require_known(session, &self.waiting(session))
     }
 
     /// The tables of `session` that wait, as far as is known.

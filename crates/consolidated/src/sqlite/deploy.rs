@@ -8,7 +8,6 @@ pub(super) mod installed;
 pub(super) mod plan;
 pub(super) mod remote_ddl;
 pub(super) mod scripts;
-pub(super) mod shapes;
 pub(super) mod system_tables;
 pub(super) mod tables;
 

@@ -58,3 +58,11 @@ impl Decided for TableDetails {
 
 /// One table of a script version, ready to run.
 pub(super) type CatalogTable = table::CatalogTable<TableDetails>;
+
+/// The tables whose logs decide about a download of `table`, itself first.
+pub(super) fn logs_of(table: &CatalogTable) -> &[String] {
+    match table.details.logs.as_slice() {
+        [] => std::slice::from_ref(&table.published.name),
+        logs => logs,
+    }
+}

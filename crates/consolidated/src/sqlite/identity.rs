@@ -6,7 +6,6 @@ use crate::identity::{
     Binding, Consequence, Evidence, FORMER_FILES_MAX, Incarnation, Remembered, Void, recognize,
     still_ours,
 };
-use crate::sqlite::upload::made;
 use crate::synchronization::{Identity, Session};
 use model::{Counter, Failure, Nonce, Progress, Receipt, RemoteId};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -31,7 +30,6 @@ pub(super) fn begin(
         Consequence::Nothing => {}
         Consequence::Replace { secret, progress } => {
             forget_owed(connection, &session.remote_id)?;
-            made::settle(connection, session.remote_id.as_str(), Counter(i64::MAX), "[]")?;
             note_former_file(connection, &session.remote_id, secret, progress)?;
         }
         Consequence::NewGeneration => {

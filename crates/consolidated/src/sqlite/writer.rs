@@ -9,32 +9,31 @@ use super::errors::failed;
 use super::upload;
 use super::{identity, incarnation, start};
 use crate::administration::{notes, users};
-use crate::catalog::require_known;
 use crate::disk::Location;
 use crate::identity::{Incarnation, noting};
 use crate::serving::Serving;
 use crate::serving::start_mark::SET_BACK;
 use crate::shape;
 use crate::sql::Words;
+use crate::sqlite::details::logs_of;
 use crate::sqlite::download::durable::{Durable, Ends};
 use crate::sqlite::download::moment;
 use crate::sqlite::download::runs::{self, Runs};
 use crate::sqlite::download::withhold;
 use crate::sqlite::tracking::log_table::log_name;
-use crate::sqlite::upload::attempt::Around;
 use crate::sqlite::upload::constraint;
-use crate::sqlite::upload::refused::Ended;
 use crate::sqlite::words::SqliteWords;
 use crate::synchronization::{
     Acknowledgement, Applied, Begun, Identity, PasswordChange, Session, UploadRequest, Withholding,
 };
+use crate::upload::owed_rows::OwedRows;
 use model::{Code, Failure, Receipt, Spills};
 use rusqlite::{Connection, ErrorCode};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Rows of one upload at each of which the transaction may be ended, and begun again without it.
-const ENDED_MAX: usize = 1000;
+const ENDED_MAX: u64 = 1000;
 
 /// Writes to the consolidated database.
 #[derive(Debug)]
@@ -187,25 +186,23 @@ impl Writer {
     fn upload_once(
         &mut self,
         request: &UploadRequest<'_>,
-        ended: &Ended,
+        ended: &mut OwedRows,
     ) -> Result<Applied, Failure> {
         self.in_savepoint(|writer| {
             writer.meet()?;
-            writer.catalog.require_columns(request.session)?;
-            require_known(request.session, &writer.catalog.waiting(request.session))?;
+            writer.catalog.require_as_begun(request.session)?;
             let deployed = &writer.catalog.deployed;
             if request.progress != request.previous {
                 let tables = deployed.tables(request.session)?;
                 let downloaded = tables.iter().filter(|it| it.published.direction.downloads());
-                let logs = downloaded.flat_map(|table| moment::logs_of(table));
+                let logs = downloaded.flat_map(|table| logs_of(table));
                 writer.written.extend(logs.cloned());
             }
             let tables = deployed.upload_tables(request.session)?;
             let spills = &writer.spills;
             shape::upload(request, (&tables, spills), &shape::as_it_is, |request| {
-                let (connection, incarnation) = (&writer.connection, &writer.incarnation);
-                let around = Around { ended, spills };
-                upload::upload(connection, &tables, request, incarnation, around)
+                let (center, incarnation) = ((&writer.connection, spills), &writer.incarnation);
+                upload::upload(center, &tables, request, incarnation, ended)
             })
         })
     }
@@ -271,11 +268,11 @@ impl crate::connection::Writer for Writer {
     }
 
     fn upload(&mut self, request: &UploadRequest<'_>) -> Result<Applied, Failure> {
-        let ended = Ended::default();
+        let mut ended = OwedRows::within(&self.spills);
         loop {
-            let before = ended.borrow().len();
-            let outcome = self.upload_once(request, &ended);
-            let known = ended.borrow().len();
+            let before = ended.added();
+            let outcome = self.upload_once(request, &mut ended);
+            let known = ended.added();
             // Uploads that were in the transaction before are tried again by the caller.
             let again = self.transaction_lost() && self.in_hand == 1 && known > before;
             if !again || known > ENDED_MAX {

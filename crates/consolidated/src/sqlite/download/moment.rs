@@ -4,7 +4,7 @@ use super::key_order;
 use crate::download::range::{self, DownloadTable};
 use crate::download::resume;
 use crate::identity::Void;
-use crate::sqlite::details::CatalogTable;
+use crate::sqlite::details::{CatalogTable, logs_of};
 use crate::sqlite::download::watermark::{self, LogMark, Logs, Mark};
 use crate::sqlite::errors::failed;
 use crate::sqlite::upload::own_entries;
@@ -92,14 +92,6 @@ impl DownloadTable for CatalogTable {
 
     fn can_compare(&self, key: &[u8]) -> bool {
         key_order::values(key, &self.published).is_some()
-    }
-}
-
-/// The tables whose logs decide about a download of `table`, itself first.
-pub(in crate::sqlite) fn logs_of(table: &CatalogTable) -> &[String] {
-    match table.details.logs.as_slice() {
-        [] => std::slice::from_ref(&table.published.name),
-        logs => logs,
     }
 }
 

@@ -2,10 +2,9 @@
 
 use crate::download::owed::{OwedEntries, OwedEntry};
 use crate::script::{Event, Parameter, Script};
-use crate::sqlite::binding::bind_sessions;
 use crate::sqlite::details::CatalogTable;
 use crate::sqlite::errors::{failed, row_fault, script_failed};
-use crate::sqlite::values::{Bind, write_row};
+use crate::sqlite::values::{Bind, bind_sessions, write_row};
 use crate::synchronization::{FetchRequest, Session};
 use model::{Counter, Failure, RowReader};
 use rusqlite::{CachedStatement, Connection, Row};

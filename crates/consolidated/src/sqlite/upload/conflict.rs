@@ -4,211 +4,162 @@
 //! remote is owed afterwards.
 
 use super::attempt::{Attempt, RowOutcome, Stop};
+use super::conflicts::Images;
+use super::fence::{self, Standing};
+use super::input::Turn;
+use super::made;
 use crate::script::Event;
-use crate::sqlite::binding::bind;
 use crate::sqlite::deploy::tables::has_user_triggers;
-use crate::sqlite::details::CatalogTable;
-use crate::sqlite::errors::{RowFault, script_failed};
-use crate::sqlite::upload::fence::{self, Standing};
-use crate::sqlite::upload::made;
-use crate::sqlite::upload::records::Images;
+use crate::sqlite::errors::RowFault;
+use crate::sqlite::values::bind;
 use crate::synchronization::change::Change;
-use crate::upload::uploaded_row::{UploadedRow, event_of};
+use crate::upload::rebase::Rebased;
+use crate::upload::uploaded_row::resolution_of;
 use crate::upload::verdict::{Found, Verdict, agrees};
 use model::{Code, Failure};
 
 /// Resolves one row. Two sides that did the same are no conflict. `fault` is what the database said
 /// of it, empty if its statement only changed nothing.
-pub(in crate::sqlite) fn resolve(
+pub(super) fn resolve(
     attempt: &mut Attempt<'_>,
-    table: &CatalogTable,
-    position: usize,
-    row: &UploadedRow<'_>,
+    turn: Turn<'_>,
     fault: String,
 ) -> Result<RowOutcome, Stop> {
-    let now = attempt.fetch(table, row)?;
-    resolve_found(attempt, table, position, row, now, fault)
+    let now = attempt.fetch(turn)?;
+    resolve_found(attempt, turn, now, fault)
 }
 
-/// The same of a row that is so at the center `now`, whose new key, if it has one, is the old one.
-pub(in crate::sqlite) fn resolve_found(
+/// The same of a row that is so at the center `now`.
+pub(super) fn resolve_found(
     attempt: &mut Attempt<'_>,
-    table: &CatalogTable,
-    position: usize,
-    row: &UploadedRow<'_>,
+    turn: Turn<'_>,
     now: Option<Vec<u8>>,
     fault: String,
 ) -> Result<RowOutcome, Stop> {
-    let met = Met::of(attempt, table, row, now.as_deref())?;
-    match undisputed(attempt, table, position, row, met, fault)? {
-        Some(outcome) => Ok(outcome),
-        None => dispute(attempt, table, position, row, met),
-    }
-}
-
-/// What a row met: the row that is there, if the partition covers it.
-#[derive(Clone, Copy)]
-struct Met<'n> {
-    now: Option<&'n [u8]>,
-    before: Standing,
-}
-
-impl<'n> Met<'n> {
-    fn of(
-        attempt: &Attempt<'_>,
-        table: &CatalogTable,
-        row: &UploadedRow<'_>,
-        now: Option<&'n [u8]>,
-    ) -> Result<Met<'n>, Failure> {
-        let before = match now {
-            // Only a row that is covered is found.
-            Some(_) => Standing::Inside,
-            None if table.details.is_fenced() => fence::standing(attempt, table, row)?,
-            None => Standing::Absent,
-        };
-        Ok(Met { now, before })
-    }
-}
-
-/// The outcome of a row that the rule of the table need not decide; none if it must.
-fn undisputed(
-    attempt: &mut Attempt<'_>,
-    table: &CatalogTable,
-    position: usize,
-    row: &UploadedRow<'_>,
-    met: Met<'_>,
-    fault: String,
-) -> Result<Option<RowOutcome>, Stop> {
-    let done = Ok(Some(RowOutcome::Done));
+    let now = now.as_deref();
+    let before = match now {
+        // Only a row that is covered is found.
+        Some(_) => Standing::Inside,
+        None if turn.table.details.is_fenced() => fence::standing(attempt.input, turn)?,
+        None => Standing::Absent,
+    };
     let found = Found {
-        now: met.now,
-        is_outside: met.before == Standing::Outside,
+        now,
+        is_outside: before == Standing::Outside,
         // Seen after the write.
         leads: false,
-        may_leave: table.details.may_leave,
+        may_leave: turn.table.details.may_leave,
         writes: true,
     };
-    let verdict = found.verdict(row)?;
-    match verdict {
-        Verdict::Touches => {
-            fence::reject_touching(attempt, table, position, row)?;
-            return done;
+    match found.verdict(turn.row)? {
+        Verdict::Touches => fence::reject_touching(attempt, turn)?,
+        Verdict::Same => attempt.record.echo_shared(turn),
+        Verdict::Vetoed if turn.row.change == Change::Insert => {
+            return Ok(RowOutcome::InTheWay(fault));
         }
-        Verdict::Same => {
-            attempt.echo_shared(table, position, row);
-            return done;
+        Verdict::Vetoed => veto(attempt, turn)?,
+        // A change that is meant for another state of the row is applied to what the center itself
+        // has made of the row.
+        Verdict::Conflict | Verdict::Leads => {
+            return match made::over(attempt, turn, now)? {
+                Some(anew) => apply_rebased(attempt, turn, &anew),
+                None => dispute(attempt, turn, now, before),
+            };
         }
-        Verdict::Vetoed if row.change == Change::Insert => {
-            return Ok(Some(RowOutcome::InTheWay(fault)));
-        }
-        Verdict::Conflict | Verdict::Leads | Verdict::Vetoed => {}
     }
-    if verdict == Verdict::Vetoed {
-        veto(attempt, table, position, row)?;
-        return done;
-    }
-    meant_for_another(attempt, table, position, row, met.now)
+    Ok(RowOutcome::Done)
 }
 
 /// Lets the rule decide, then counts, notes and owes.
 fn dispute(
     attempt: &mut Attempt<'_>,
-    table: &CatalogTable,
-    position: usize,
-    row: &UploadedRow<'_>,
-    met: Met<'_>,
+    turn: Turn<'_>,
+    now: Option<&[u8]>,
+    before: Standing,
 ) -> Result<RowOutcome, Stop> {
-    let event = match row.change {
-        Change::Delete => Event::ResolveDeleteConflict,
-        Change::Insert | Change::Update => Event::ResolveConflict,
-    };
-    if let Some((fault, message)) = run(attempt, table, position, event, row)? {
-        match fault {
-            RowFault::NotUnique => return Ok(RowOutcome::InTheWay(message)),
-            RowFault::KeyExists => {
-                attempt.reject(table, position, row, (Code::RowRefused, message))?;
-            }
-            RowFault::Refused(code) => attempt.reject(table, position, row, (code, message))?,
+    let event = resolution_of(turn.row.change);
+    let has_script = turn.table.script(event).is_some();
+    match run(attempt, turn, event)? {
+        Ok(()) => {}
+        Err((RowFault::NotUnique, message)) => return Ok(RowOutcome::InTheWay(message)),
+        Err((fault, message)) => {
+            // A key that exists is no value that another row gives up.
+            let code = if let RowFault::Refused(code) = fault { code } else { Code::RowRefused };
+            attempt.record.reject(turn, (code, message))?;
+            return Ok(RowOutcome::Done);
         }
-        return Ok(RowOutcome::Done);
     }
-    attempt.applied.conflicts += 1;
-    let after = match table.script(event) {
-        Some(_) => {
-            fence::check_written(attempt, table, position, row, met.before)?;
-            Some(attempt.fetch(table, row)?)
-        }
-        // All stays as it is.
-        None => None,
-    };
-    let result = after.as_ref().map_or(met.now, |after| after.as_deref());
-    attempt.record_conflict(table, row, Images { now: met.now, result })?;
-    if agrees(row, result) {
-        attempt.echo_shared(table, position, row);
+    // Without a script all stays as it is.
+    let after = if has_script {
+        fence::check_written(attempt, turn, before)?;
+        attempt.fetch(turn)?
     } else {
-        attempt.owe(table, position, row)?;
+        None
+    };
+    let result = if has_script { after.as_deref() } else { now };
+    let record = &mut attempt.record;
+    record.conflict(attempt.input, turn, Images { now, result })?;
+    match agrees(turn.row, result) {
+        true => record.echo_shared(turn),
+        false => record.owed.owe(&turn.id())?,
     }
     Ok(RowOutcome::Done)
 }
 
-/// The outcome of a change that is meant for another state of the row: it is applied to what the
-/// center itself has made of the row. None if the rule decides.
-fn meant_for_another(
+/// Applies `rebased` instead of the row, which is what the remote has.
+fn apply_rebased(
     attempt: &mut Attempt<'_>,
-    table: &CatalogTable,
-    position: usize,
-    row: &UploadedRow<'_>,
-    now: Option<&[u8]>,
-) -> Result<Option<RowOutcome>, Stop> {
-    if let Some(anew) = made::over(attempt, table, position, row, now)? {
-        return attempt.apply_rebased(table, position, row, &anew).map(Some);
+    turn: Turn<'_>,
+    rebased: &Rebased,
+) -> Result<RowOutcome, Stop> {
+    let row = &rebased.row(turn.table.published.width())?;
+    let (anew, deletes) = (Turn { row, ..turn }, row.change == Change::Delete);
+    let same = !deletes && row.new == turn.row.new;
+    // One that was rebased before differs from what it was at first.
+    let before = attempt.record.differs;
+    attempt.record.differs |= !same;
+    let owed = attempt.record.owed.added();
+    let outcome = match !deletes && row.old == row.new {
+        true => {
+            attempt.record.echo(anew);
+            Ok(RowOutcome::Done)
+        }
+        false => attempt.apply_one(anew),
+    };
+    let record = &mut attempt.record;
+    if !same && outcome.as_ref().is_ok_and(|outcome| *outcome == RowOutcome::Done) {
+        if record.owed.added() == owed {
+            record.stored_rebased.owe(&turn.id())?;
+        }
+        record.owed.owe(&anew.id())?;
     }
-    Ok(None)
+    record.differs = before;
+    outcome
 }
 
 /// Rejects a row that is as it was although no statement failed: because of a trigger's
 /// `RAISE(IGNORE)`, or a script that a user wrote.
-pub(in crate::sqlite) fn veto(
-    attempt: &mut Attempt<'_>,
-    table: &CatalogTable,
-    position: usize,
-    row: &UploadedRow<'_>,
-) -> Result<(), Failure> {
-    let (name, event) = (&table.published.name, event_of(row.change).name());
-    let triggers = has_user_triggers(attempt.connection, name)
-        .map_err(|error| script_failed(error, name, event))?;
+pub(super) fn veto(attempt: &mut Attempt<'_>, turn: Turn<'_>) -> Result<(), Failure> {
+    let (name, event) = (&turn.table.published.name, turn.event());
+    let triggers =
+        has_user_triggers(attempt.input.connection, name).map_err(turn.failing(event))?;
     let why = match triggers {
         true => "a trigger ignored the row".to_owned(),
         false => format!("the script {event} did not change the row"),
     };
-    attempt.reject(table, position, row, (Code::RowVetoed, why))
+    attempt.record.reject(turn, (Code::RowVetoed, why))
 }
 
 /// Runs the script of `event`, if the rule has one.
 fn run(
     attempt: &mut Attempt<'_>,
-    table: &CatalogTable,
-    position: usize,
+    turn: Turn<'_>,
     event: Event,
-    row: &UploadedRow<'_>,
-) -> Result<Option<(RowFault, String)>, Stop> {
-    attempt.resolved = false;
-    let Some(script) = table.script(event) else { return Ok(None) };
-    let name = &table.published.name;
-    let mut statement = attempt
-        .connection
-        .prepare_cached(&script.sql)
-        .and_then(|mut statement| {
-            bind(&mut statement, script, attempt.request.session, row)?;
-            Ok(statement)
-        })
-        .map_err(|error| script_failed(error, name, event.name()))?;
-    match attempt.execute(&mut statement, &script.sql, (table, row, event))? {
-        Ok(changes) => {
-            attempt.changed(position, changes);
-            attempt.resolved = changes > 0;
-            Ok(None)
-        }
-        Err(fault) => Ok(Some(fault)),
-    }
+) -> Result<Result<(), (RowFault, String)>, Stop> {
+    let Some(script) = turn.table.script(event) else { return Ok(Ok(())) };
+    let (input, failing) = (attempt.input, turn.failing(event));
+    let mut statement = input.connection.prepare_cached(&script.sql).map_err(&failing)?;
+    bind(&mut statement, script, input.request.session, turn.row).map_err(&failing)?;
+    let ran = attempt.execute(&mut statement, &script.sql, turn, event)?;
+    Ok(ran.map(|changes| attempt.record.changed(turn.position, changes)))
 }

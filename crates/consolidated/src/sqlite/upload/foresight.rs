@@ -4,53 +4,31 @@
 //! one that looks the row up. Conflicts come in numbers, so after some of them a row is looked up
 //! first. If it is certain that the other statement would find nothing, that one does not run.
 
+use super::input::Turn;
 use crate::quote::ident;
 use crate::script::{Parameter, Script};
-use crate::sqlite::details::CatalogTable;
 use crate::synchronization::change::Change;
-use crate::upload::uploaded_row::UploadedRow;
 use model::{Failure, RowReader, ValueRef};
 
 /// After so many conflicts, one directly after the other, the next row may have one too.
-const ENOUGH: u32 = 2;
+pub(super) const ENOUGH: u32 = 2;
 
-/// What the rows before say of the next one.
-#[derive(Debug, Default)]
-pub(super) struct Foresight {
-    /// Conflicts since the last row that had none.
-    in_a_row: u32,
-    /// The last table and change, and the positions of the columns that its script compares.
-    compared: Option<(usize, Change, Vec<usize>)>,
-}
+/// A table and a change, and the positions of the columns that its script compares.
+pub(super) type Compared = (usize, Change, Vec<usize>);
 
-impl Foresight {
-    /// The script of a row has found nothing, or something.
-    pub(super) fn note(&mut self, conflict: bool) {
-        self.in_a_row = if conflict { self.in_a_row.saturating_add(1) } else { 0 };
-    }
-
-    /// Whether the next row is to be looked up first.
-    pub(super) fn looks_first(&self) -> bool {
-        self.in_a_row >= ENOUGH
-    }
-
-    /// Whether the script of `row` certainly finds nothing, because the row is so `now`.
-    pub(super) fn is_certain(
-        &mut self,
-        script: &Script,
-        table: &CatalogTable,
-        position: usize,
-        row: &UploadedRow<'_>,
-        now: &[u8],
-    ) -> Result<bool, Failure> {
-        let known =
-            self.compared.take_if(|(of, change, _)| (*of, *change) == (position, row.change));
-        let (.., columns) =
-            self.compared.insert(known.unwrap_or_else(|| {
-                (position, row.change, compared(script, &table.published.columns))
-            }));
-        differs_surely(columns, &row.old, now)
-    }
+/// Whether the script of a row certainly finds nothing, because the row is so `now`. What it
+/// compares is `known` from the row before.
+pub(super) fn is_certain(
+    known: &mut Option<Compared>,
+    script: &Script,
+    turn: Turn<'_>,
+    now: &[u8],
+) -> Result<bool, Failure> {
+    let (position, change) = (turn.position, turn.row.change);
+    let same = known.take_if(|(of, kind, _)| (*of, *kind) == (position, change));
+    let columns = || compared(script, &turn.table.published.columns);
+    let (.., columns) = known.insert(same.unwrap_or_else(|| (position, change, columns())));
+    differs_surely(columns, &turn.row.old, now)
 }
 
 /// The columns that a generated script compares with the row that the remote saw. It names each in

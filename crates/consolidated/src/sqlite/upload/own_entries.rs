@@ -21,7 +21,7 @@ use rusqlite::Connection;
 use std::sync::Arc;
 
 /// The entries that one attempt at an upload makes for one table.
-pub(in crate::sqlite) struct OwnEntries {
+pub(super) struct OwnEntries {
     /// The last entry before.
     before: i64,
     /// Rows changed by statements.
@@ -34,7 +34,7 @@ impl OwnEntries {
     /// Begins one; none for a table whose rows must be looked at in any case. Such is one whose
     /// rows come for what other tables' logs say too: a new parent brings the children that were
     /// uploaded with it, whatever becomes of their own entries.
-    pub(in crate::sqlite) fn begin(
+    pub(super) fn begin(
         connection: &Connection,
         table: &CatalogTable,
     ) -> Result<Option<OwnEntries>, Failure> {
@@ -48,12 +48,12 @@ impl OwnEntries {
     }
 
     /// A statement of the upload has changed so many rows.
-    pub(in crate::sqlite) fn add(&mut self, changes: usize) {
+    pub(super) fn add(&mut self, changes: usize) {
         self.changes += changes as i64;
     }
 
     /// A statement has stored the new row.
-    pub(in crate::sqlite) fn stored(&mut self, table: &CatalogTable, row: &UploadedRow<'_>) {
+    pub(super) fn stored(&mut self, table: &CatalogTable, row: &UploadedRow<'_>) {
         if row.change != Change::Delete && self.as_sent {
             let mut columns = table.details.affinities.iter().zip(&row.new);
             self.as_sent = columns.all(|(affinity, value)| affinity.keeps(*value));
@@ -61,12 +61,12 @@ impl OwnEntries {
     }
 
     /// A statement has stored another row than the remote has.
-    pub(in crate::sqlite) fn differs(&mut self) {
+    pub(super) fn differs(&mut self) {
         self.as_sent = false;
     }
 
     /// The first and last entry, if the remote has all their rows already.
-    pub(in crate::sqlite) fn end(
+    pub(super) fn end(
         &self,
         connection: &Connection,
         table: &CatalogTable,

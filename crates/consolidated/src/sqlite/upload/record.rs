@@ -1,155 +1,171 @@
-//! What is recorded about an upload: owed rows and rejected rows.
+//! What is kept of an upload: for the logs, the remote and the answer.
+//!
+//! This is: rows that need not be sent back, owed rows, rejected rows, and conflicts.
 
-use crate::download::bundle::Bundle;
-use crate::sqlite::details::CatalogTable;
+use super::conflicts::{Conflicts, Images};
+use super::input::{Input, Turn};
+use super::owing;
+use super::own_entries::{OwnEntries, Tally};
+use crate::administration::readable;
+use crate::download::range::has_other_claims;
+use crate::sqlite::download::watermark::Logs;
 use crate::sqlite::errors::failed;
-use crate::synchronization::UploadRequest;
+use crate::synchronization::Applied;
+use crate::synchronization::change::Change;
+use crate::upload::echo::Echo;
 use crate::upload::owed_rows::{OwedRows, Reason};
-use crate::upload::reject;
-use model::{Code, Counter, Failure};
-use rusqlite::{CachedStatement, Connection, params};
-use std::sync::Arc;
+use model::Failure;
 
-const OWE: &str = "INSERT OR REPLACE INTO syncline_owed
-    (remote_id, table_name, row_key, counter, code, message, bundled)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+/// What is kept of one attempt.
+pub(super) struct Record<'a> {
+    pub(super) applied: Applied,
+    /// What the remote is owed, and what was rejected.
+    pub(super) owed: OwedRows,
+    /// Rows that are stored as they were rebased, so that the remote has others.
+    pub(super) stored_rebased: OwedRows,
+    /// The row that is being applied was rebased, and is not what the remote has.
+    pub(super) differs: bool,
+    /// What goes to the logs, by table.
+    own_entries: Vec<Option<OwnEntries>>,
+    /// Rows that statements of the upload have changed.
+    direct: u64,
+    conflicts: Option<Conflicts<'a>>,
+}
 
-/// A bundle takes the place of no other entry, which may say more of one of its keys.
-const OWES: &str = "SELECT EXISTS (SELECT 1 FROM syncline_owed WHERE remote_id = ?1)";
-
-/// The parameters of [`OWE`]. Most rows of an upload differ by their keys alone.
-const REMOTE: usize = 1;
-const TABLE: usize = 2;
-const KEY: usize = 3;
-const COUNTER: usize = 4;
-const CODE: usize = 5;
-const MESSAGE: usize = 6;
-const BUNDLED: usize = 7;
-
-/// Most bytes of keys that are owed in one entry. With the other columns it fits into a quarter of
-/// a page, so SQLite stores it in one piece.
-const BUNDLE_BYTES: usize = 800;
-
-/// Writes `owed`; with the watermark `counter` the remote has it.
-pub(in crate::sqlite) fn write(
-    connection: &Connection,
-    tables: &[Arc<CatalogTable>],
-    request: &UploadRequest<'_>,
-    counter: Counter,
-    owed: &OwedRows,
-) -> Result<(), Failure> {
-    write_rejects(connection, tables, request, counter, owed)?;
-    if owed.is_empty() {
-        return Ok(());
-    }
-    let owing = failed("note what the remote is owed");
-    let remote_id = request.session.remote_id.as_str();
-    let bundles = owed.are_many() && !owes_any(connection, remote_id).map_err(&owing)?;
-    let mut entries = Owing::begin(connection, tables, remote_id, counter).map_err(&owing)?;
-    let mut bundle: Option<(usize, Bundle)> = None;
-    owed.visit(|table, key, reason| {
-        if !(bundles && reason.is_none() && Bundle::may_have(key, BUNDLE_BYTES)) {
-            let reason = owed.has_rejects().then_some(reason);
-            return entries.add(table, key, reason).map_err(&owing);
+impl<'a> Record<'a> {
+    pub(super) fn new(input: &Input<'_>) -> Record<'a> {
+        Record {
+            applied: Applied { echo: Echo::within(input.spills.memory()), ..Applied::default() },
+            owed: OwedRows::within(input.spills),
+            stored_rebased: OwedRows::within(input.spills),
+            differs: false,
+            own_entries: input.tables.iter().map(|_| None).collect(),
+            direct: 0,
+            conflicts: None,
         }
-        // Rows come table by table.
-        let fits = |(of, bundle): &(usize, Bundle)| *of == table && !bundle.is_full(key);
-        if let Some((table, full)) = bundle.take_if(|bundle| !fits(bundle)) {
-            entries.add_bundle(table, full).map_err(&owing)?;
-        }
-        bundle.get_or_insert_with(|| (table, Bundle::new(BUNDLE_BYTES))).1.push(key);
-        Ok::<(), Failure>(())
-    })?;
-    bundle.map_or(Ok(()), |(table, last)| entries.add_bundle(table, last).map_err(&owing))
-}
-
-fn owes_any(connection: &Connection, remote_id: &str) -> rusqlite::Result<bool> {
-    connection.prepare_cached(OWES)?.query_row([remote_id], |row| row.get(0))
-}
-
-/// Entries on their way into `syncline_owed`.
-struct Owing<'c> {
-    tables: &'c [Arc<CatalogTable>],
-    statement: CachedStatement<'c>,
-    /// The table that is bound.
-    bound: Option<usize>,
-}
-
-impl<'c> Owing<'c> {
-    fn begin(
-        connection: &'c Connection,
-        tables: &'c [Arc<CatalogTable>],
-        remote_id: &str,
-        counter: Counter,
-    ) -> rusqlite::Result<Owing<'c>> {
-        let mut statement = connection.prepare_cached(OWE)?;
-        statement.raw_bind_parameter(REMOTE, remote_id)?;
-        statement.raw_bind_parameter(COUNTER, counter.0)?;
-        Ok(Owing { tables, statement, bound: None })
     }
 
-    /// Adds a key, with the reason where some rows of the upload have one.
-    fn add(
+    /// Begins with a table, before its first row.
+    pub(super) fn begin(&mut self, input: &Input<'_>, position: usize) -> Result<(), Failure> {
+        let own = &mut self.own_entries[position];
+        if input.request.download_follows && own.is_none() {
+            *own = OwnEntries::begin(input.connection, &input.tables[position])?;
+        }
+        Ok(())
+    }
+
+    /// What is counted of changes at this moment.
+    pub(super) fn tally(&self, input: &Input<'_>) -> Result<Tally, Failure> {
+        Tally::now(input.connection, input.tables, self.direct)
+    }
+
+    /// Notes that a statement has changed so many rows of a table.
+    pub(super) fn changed(&mut self, position: usize, changes: usize) {
+        self.direct += changes as u64;
+        if let Some(own) = &mut self.own_entries[position] {
+            own.add(changes);
+        }
+    }
+
+    /// Notes that the remote need not be sent this row.
+    pub(super) fn echo(&mut self, turn: Turn<'_>) {
+        match &mut self.own_entries[turn.position] {
+            Some(own) if self.differs => own.differs(),
+            Some(own) => own.stored(turn.table, turn.row),
+            None if self.differs => {}
+            None => self.add_to_echo(turn),
+        }
+    }
+
+    /// The same for a row that another user has changed too: the log has entries of it that are not
+    /// of this upload.
+    pub(super) fn echo_shared(&mut self, turn: Turn<'_>) {
+        self.echo(turn);
+        if !self.differs && self.own_entries[turn.position].is_some() {
+            self.add_to_echo(turn);
+        }
+    }
+
+    fn add_to_echo(&mut self, turn: Turn<'_>) {
+        self.applied.echo.add_uploaded(&turn.table.published, turn.position, turn.row);
+    }
+
+    pub(super) fn reject(&mut self, turn: Turn<'_>, reason: Reason) -> Result<(), Failure> {
+        self.applied.rejected += 1;
+        let (code, message) = reason;
+        self.owed.reject(&turn.id(), (code, readable::message(message)))
+    }
+
+    /// Counts a conflict and records it with its rows, so that people can look at them later.
+    pub(super) fn conflict(
         &mut self,
-        table: usize,
-        key: &[u8],
-        reason: Option<Option<Reason>>,
-    ) -> rusqlite::Result<()> {
-        if self.bound.replace(table) != Some(table) {
-            self.statement.raw_bind_parameter(TABLE, &self.tables[table].published.name)?;
-        }
-        self.statement.raw_bind_parameter(KEY, key)?;
-        if let Some(reason) = reason {
-            let (code, message) = reason.unzip();
-            self.statement.raw_bind_parameter(CODE, code.map(Code::number))?;
-            self.statement.raw_bind_parameter(MESSAGE, message)?;
-        }
-        self.statement.raw_execute().map(|_| ())
+        input: &Input<'a>,
+        turn: Turn<'_>,
+        images: Images<'_>,
+    ) -> Result<(), Failure> {
+        self.applied.conflicts += 1;
+        let noting = failed("note a conflict");
+        let conflicts = match &mut self.conflicts {
+            Some(conflicts) => conflicts,
+            none => {
+                let begun = Conflicts::begin(input.connection, input.request.session);
+                none.insert(begun.map_err(&noting)?)
+            }
+        };
+        conflicts.add(turn.table, turn.row, images).map_err(&noting)
     }
 
-    fn add_bundle(&mut self, table: usize, bundle: Bundle) -> rusqlite::Result<()> {
-        self.statement.raw_bind_parameter(BUNDLED, bundle.count)?;
-        self.add(table, &bundle.into_bytes(), Some(None))?;
-        self.statement.raw_bind_parameter(BUNDLED, None::<i32>)
-    }
-}
-
-/// Keeps the rejected rows with their content, for the operator.
-fn write_rejects(
-    connection: &Connection,
-    tables: &[Arc<CatalogTable>],
-    request: &UploadRequest<'_>,
-    counter: Counter,
-    owed: &OwedRows,
-) -> Result<(), Failure> {
-    if !owed.has_rejects() {
-        return Ok(());
-    }
-    let published = |at: usize| &tables[at].published;
-    let noting = failed("note what was rejected");
-    let mut statement = connection
-        .prepare_cached(
-            "INSERT INTO syncline_reject (rejected_at, remote_id, user_name, counter,
-                 table_name, operation, row_key, row_content, code, message)
-             VALUES (datetime('now'), ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+    /// Settles what need not be sent: whole own entries of the logs, or else row by row.
+    fn end_own_entries(&mut self, input: &Input<'_>) -> Result<(), Failure> {
+        let mut unsettled = vec![false; input.tables.len()];
+        for (position, own) in self.own_entries.iter().enumerate() {
+            let Some(own) = own else { continue };
+            match own.end(input.connection, &input.tables[position])? {
+                Some((first, last)) => self.applied.echo.add_own_entries(position, first, last),
+                None => unsettled[position] = true,
+            }
+        }
+        if !unsettled.contains(&true) {
+            return Ok(());
+        }
+        input.each_row(
+            |position, _| unsettled[position],
+            |turn| {
+                self.add_to_echo(turn);
+                Ok(())
+            },
         )
-        .map_err(&noting)?;
-    let upload = (request.batches, request.left_out);
-    reject::visit_rejected(upload, &published, owed, &mut |rejected| {
-        let Some(reject) = rejected else { return Ok(()) };
-        statement
-            .execute(params![
-                request.session.remote_id.as_str(),
-                request.session.user.as_str(),
-                counter.0,
-                published(reject.table).name,
-                reject.operation,
-                reject.key,
-                reject.row,
-                reject.code.number(),
-                reject.message,
-            ])
-            .map(|_| ())
-            .map_err(&noting)
-    })
+    }
+
+    /// Owes the rows that no watermark covers, because they came with other claims.
+    fn owe_under_other_claims(&mut self, input: &Input<'_>) -> Result<(), Failure> {
+        let (request, tables) = (input.request, input.tables);
+        let others = tables.iter().map(|table| has_other_claims::<Logs>(&**table, request));
+        let others = others.collect::<Result<Vec<bool>, Failure>>()?;
+        if !others.contains(&true) {
+            return Ok(());
+        }
+        let wanted = |position: usize, change| others[position] && change != Change::Delete;
+        input.each_row(wanted, |turn| self.owed.owe(&turn.id()))
+    }
+
+    /// Writes what is to be kept, and answers.
+    pub(super) fn finish(mut self, input: &Input<'_>) -> Result<Applied, Failure> {
+        match input.request.download_follows {
+            true => self.end_own_entries(input)?,
+            false => self.applied.echo = Echo::default(),
+        }
+        if let Some(conflicts) = &mut self.conflicts {
+            conflicts.write().map_err(failed("note a conflict"))?;
+        }
+        // Values for columns that are gone are reported with their rows.
+        if let Some(left_out) = input.request.left_out {
+            self.applied.rejected += self.owed.tell_left_out(left_out)?;
+        }
+        self.owe_under_other_claims(input)?;
+        if !self.owed.is_empty() {
+            owing::write(input, &self.owed)?;
+        }
+        Ok(self.applied)
+    }
 }

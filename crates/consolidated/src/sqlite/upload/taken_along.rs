@@ -6,52 +6,33 @@
 //! is done where a foreign key changes the row, if the table is only uploaded: no download shows
 //! the remote what the row has become.
 
-use super::attempt::Attempt;
+use super::input::{Input, Turn};
+use super::record::Record;
 use crate::quote::ident;
-use crate::sqlite::details::CatalogTable;
 use crate::sqlite::errors::failed;
 use crate::sqlite::values::Bind;
 use crate::synchronization::change::Change;
-use crate::upload::uploaded_row::{UploadedRow, each_row};
 use model::{Code, Failure};
-
-/// Whether deletes may have taken rows along that the upload has written.
-pub(super) fn may_be(attempt: &Attempt<'_>) -> Result<bool, Failure> {
-    match &attempt.before_deletes {
-        Some(before) => Ok(before.differs(&attempt.tally()?)),
-        None => Ok(false),
-    }
-}
 
 /// Rejects the rows of the upload that an action of the same upload has deleted, and those of
 /// tables that are only uploaded that it has changed: no download tells the remote of these.
-pub(super) fn reject(attempt: &mut Attempt<'_>) -> Result<(), Failure> {
-    let (batches, tables) = (attempt.request.batches, attempt.tables);
-    let published = |position: usize| &tables[position].published;
-    let wanted = |_, change| change != Change::Delete;
-    each_row(batches, &published, wanted, |position, row| {
-        let table = &tables[position];
-        if is_as_uploaded(attempt, table, row)? {
-            return Ok(());
-        }
-        let id = row.key(&table.published, position);
-        // A row that was rebased, lost or rejected is owed already.
-        if !attempt.is_owed(&id)? {
-            let message = "a delete of the same upload also removed or changed the row".to_owned();
-            attempt.reject(table, position, row, (Code::RowTakenAlong, message))?;
-        }
-        Ok(())
-    })
+pub(super) fn reject(input: &Input<'_>, record: &mut Record<'_>) -> Result<(), Failure> {
+    input.each_row(
+        |_, change| change != Change::Delete,
+        |turn| {
+            // A row that was rebased, lost or rejected is owed already.
+            if is_as_uploaded(input, turn)? || record.owed.contains(&turn.id())? {
+                return Ok(());
+            }
+            let why = "a delete of the same upload also removed or changed the row".to_owned();
+            record.reject(turn, (Code::RowTakenAlong, why))
+        },
+    )
 }
 
 /// Whether the row is there and, in a table that is only uploaded, refers to what it did.
-fn is_as_uploaded(
-    attempt: &Attempt<'_>,
-    table: &CatalogTable,
-    row: &UploadedRow<'_>,
-) -> Result<bool, Failure> {
-    let published = &table.published;
-    let written = &table.details.written;
+fn is_as_uploaded(input: &Input<'_>, turn: Turn<'_>) -> Result<bool, Failure> {
+    let (published, written) = (&turn.table.published, &turn.table.details.written);
     let compared = published.columns.iter().enumerate();
     let compared: Vec<usize> =
         compared.filter(|(_, name)| written.contains(name)).map(|(at, _)| at).collect();
@@ -67,9 +48,9 @@ fn is_as_uploaded(
     let sql =
         format!("SELECT 1 FROM {} WHERE {}", ident(&published.name), conditions.join(" AND "));
     let look = || {
-        let mut statement = attempt.connection.prepare_cached(&sql)?;
+        let mut statement = input.connection.prepare_cached(&sql)?;
         for (number, at) in key.iter().chain(&compared).enumerate() {
-            statement.raw_bind_parameter(number + 1, Bind(row.new[*at]))?;
+            statement.raw_bind_parameter(number + 1, Bind(turn.row.new[*at]))?;
         }
         Ok(statement.raw_query().next()?.is_some())
     };

@@ -9,10 +9,10 @@ use crate::quote::ident;
 use crate::sqlite::deploy::tables::{self, UserTable};
 use crate::sqlite::details::CatalogTable;
 use crate::sqlite::errors::failed;
+use crate::sqlite::upload::input::Turn;
 use crate::sqlite::upload::orphans::{foreign_keys, without_parent};
 use crate::sqlite::values::Bind;
 use crate::synchronization::change::Change;
-use crate::upload::uploaded_row::UploadedRow;
 use model::{Failure, ValueRef};
 use rusqlite::Connection;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ struct Watched {
 }
 
 /// The foreign keys with an uploaded table at either end.
-pub(in crate::sqlite) struct ForeignKeys(Vec<Watched>);
+pub(in crate::sqlite::upload) struct ForeignKeys(Vec<Watched>);
 
 /// The end at which a row breaks a foreign key, which is meant by its position.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -47,7 +47,7 @@ pub(super) enum End {
 }
 
 impl ForeignKeys {
-    pub(in crate::sqlite) fn of(
+    pub(in crate::sqlite::upload) fn of(
         connection: &Connection,
         tables: &[Arc<CatalogTable>],
     ) -> Result<ForeignKeys, Failure> {
@@ -83,10 +83,9 @@ impl ForeignKeys {
     pub(super) fn broken_at(
         &self,
         connection: &Connection,
-        position: usize,
-        row: &UploadedRow<'_>,
+        turn: Turn<'_>,
     ) -> Result<Vec<End>, Failure> {
-        let mut broken = Vec::new();
+        let (Turn { position, row, .. }, mut broken) = (turn, Vec::new());
         let differs = |columns: &[usize]| columns.iter().any(|at| row.old[*at] != row.new[*at]);
         for (at, watched) in self.0.iter().enumerate() {
             if let (Some((table, from)), Some((_, key))) = (&watched.from, &watched.key)

@@ -17,12 +17,11 @@
 use super::hidden::{End, ForeignKeys};
 use super::{foreign_keys_violated, settle_waiting};
 use crate::sqlite::deploy::tables::has_user_triggers;
-use crate::sqlite::details::CatalogTable;
 use crate::sqlite::errors::failed;
-use crate::sqlite::upload::attempt::{Attempt, Broken, RowOutcome, Stop, id_of};
+use crate::sqlite::upload::attempt::{Attempt, Broken, RowOutcome, Stop};
+use crate::sqlite::upload::input::{Input, Turn};
 use crate::synchronization::change::Change;
 use crate::upload::owed_rows::OwedRows;
-use crate::upload::uploaded_row::UploadedRow;
 use crate::upload::waiting::WaitingRow;
 use model::{Code, Failure};
 
@@ -31,41 +30,40 @@ use model::{Code, Failure};
 const ROUNDS_MAX: usize = 20;
 
 /// What a search has found.
-pub(in crate::sqlite) struct Found {
+pub(in crate::sqlite::upload) struct Found {
     /// The rows that cannot stay.
-    pub(in crate::sqlite) refused: OwedRows,
+    pub(in crate::sqlite::upload) refused: OwedRows,
     /// All rows that broke a foreign key at their turn.
-    pub(in crate::sqlite) waited: OwedRows,
+    pub(in crate::sqlite::upload) waited: OwedRows,
 }
 
 /// Applies the rows one by one to find those that break foreign keys. The attempt is of no other
 /// use afterwards.
-pub(in crate::sqlite) fn search(attempt: &mut Attempt<'_>) -> Result<Found, Stop> {
-    let none = || OwedRows::within(attempt.spills);
+pub(in crate::sqlite::upload) fn search(attempt: &mut Attempt<'_>) -> Result<Found, Stop> {
+    let (input, none) = (attempt.input, || OwedRows::within(attempt.input.spills));
     let (mut refused, mut waited) = (none(), none());
     attempt.rows()?;
     let mut waiting = attempt.waits.broken.take().into_rows();
-    refuse(attempt, &waiting, &mut waited)?;
+    refuse(input, &waiting, &mut waited)?;
     waiting.extend(attempt.waits.in_the_way.take().into_rows());
     let waiting = one_by_one(attempt, waiting, &mut refused)?;
     let waiting = together(attempt, waiting, &mut refused)?;
-    refuse(attempt, &waiting, &mut refused)?;
+    refuse(input, &waiting, &mut refused)?;
     refused.extend(&attempt.waits.no_room)?;
-    attempt.end_search()?;
     Ok(Found { refused, waited })
 }
 
 /// Refuses the rows that break a foreign key. A row that is only in the way of another one is
 /// judged when the broken ones are left out.
 fn refuse(
-    attempt: &Attempt<'_>,
+    input: &Input<'_>,
     waiting: &[WaitingRow],
     refused: &mut OwedRows,
 ) -> Result<(), Failure> {
     waiting
         .iter()
         .filter(|row| row.reason.0 == Code::RowReferences)
-        .try_for_each(|row| refused.reject(&id_of(attempt.tables, row)?, row.reason.clone()))
+        .try_for_each(|row| refused.reject(&input.id_of(row)?, row.reason.clone()))
 }
 
 /// Tries the rows that wait, each alone, as long as this brings one through. Returns those of the
@@ -97,7 +95,7 @@ fn one_by_one(
             break;
         }
     }
-    refuse(attempt, &elsewhere, refused)?;
+    refuse(attempt.input, &elsewhere, refused)?;
     Ok(waiting)
 }
 
@@ -115,7 +113,7 @@ fn together(
         }
         let mut rest = Vec::new();
         for row in waiting {
-            let id = id_of(attempt.tables, &row)?;
+            let id = attempt.input.id_of(&row)?;
             if !out.contains(&id)? {
                 rest.push(row);
             } else if let Some(reason) = out.reason(&id)? {
@@ -134,101 +132,86 @@ fn apply_together(
     attempt: &mut Attempt<'_>,
     waiting: &[WaitingRow],
 ) -> Result<Option<OwedRows>, Stop> {
+    let input = attempt.input;
+    let Some(foreign_keys) = &attempt.known.foreign_keys else { return Ok(None) };
+    input.run("SAVEPOINT together")?;
     // Foreign keys may be broken between the rows.
-    let Some(foreign_keys) = attempt.known.foreign_keys.take() else { return Ok(None) };
-    attempt.savepoint("SAVEPOINT together")?;
+    attempt.progress.together = true;
     for row in waiting {
         let outcome = attempt.retry(row)?;
         if outcome != RowOutcome::Done {
             attempt.put_off(row.clone(), outcome)?;
         }
     }
-    let mut out = OwedRows::within(attempt.spills);
+    let mut out = OwedRows::within(input.spills);
     settle_waiting(attempt)?.visit(|table, key, _| out.owe(&(table, key.to_vec())))?;
+    attempt.progress.together = false;
     for row in waiting {
-        if let Some(end) = end_of(attempt, &foreign_keys, row)? {
-            out.reject(
-                &id_of(attempt.tables, row)?,
-                (Code::RowReferences, foreign_keys.reason(end)),
-            )?;
+        let broken = input.waiting(row, |turn| foreign_keys.broken_at(input.connection, turn))?;
+        if let Some(end) = broken.first() {
+            out.reject(&input.id_of(row)?, (Code::RowReferences, foreign_keys.reason(*end)))?;
         }
     }
-    let stay = out.is_empty() && !foreign_keys_violated(attempt.connection)?;
+    let stay = out.is_empty() && !foreign_keys_violated(input.connection)?;
     if !stay {
-        attempt.savepoint("ROLLBACK TO together")?;
+        input.run("ROLLBACK TO together")?;
     }
-    attempt.savepoint("RELEASE together")?;
-    attempt.known.foreign_keys = Some(foreign_keys);
+    input.run("RELEASE together")?;
     Ok((!stay).then_some(out))
 }
 
-/// An end at which a row that was applied breaks a foreign key.
-fn end_of(
-    attempt: &Attempt<'_>,
+/// Does `work` for one row, which is taken back if a foreign key is broken then. Inside of the
+/// savepoint of the row.
+pub(in crate::sqlite::upload) fn checked<'a>(
+    attempt: &mut Attempt<'a>,
     foreign_keys: &ForeignKeys,
-    waits: &WaitingRow,
-) -> Result<Option<End>, Failure> {
-    let row = waits.read(&attempt.tables[waits.table].published)?;
-    Ok(foreign_keys.broken_at(attempt.connection, waits.table, &row)?.first().copied())
+    turn: Turn<'_>,
+    work: impl FnOnce(&mut Attempt<'a>) -> Result<RowOutcome, Stop>,
+) -> Result<RowOutcome, Stop> {
+    let input = attempt.input;
+    let mut before = foreign_keys.broken_at(input.connection, turn)?;
+    if turn.row.change == Change::Update {
+        // It refers to something else now, which must be there whatever it referred to before.
+        before.retain(|end| matches!(end, End::Parent(_)));
+    }
+    let outcome = work(attempt)?;
+    if outcome != RowOutcome::Done {
+        return Ok(outcome);
+    }
+    let Some(broken) = look_behind(input, foreign_keys, turn, &before)? else {
+        return Ok(outcome);
+    };
+    input.run("ROLLBACK TO one_row")?;
+    Ok(RowOutcome::Broken(broken))
 }
 
-impl Attempt<'_> {
-    /// Does `work` for one row. In a search, the row is taken back if a foreign key is broken then.
-    pub(in crate::sqlite::upload) fn checked(
-        &mut self,
-        table: &CatalogTable,
-        position: usize,
-        row: &UploadedRow<'_>,
-        work: impl FnOnce(&mut Self) -> Result<RowOutcome, Stop>,
-    ) -> Result<RowOutcome, Stop> {
-        let Some(foreign_keys) = self.known.foreign_keys.clone() else { return work(self) };
-        let mut before = foreign_keys.broken_at(self.connection, position, row)?;
-        if row.change == Change::Update {
-            // It refers to something else now, which must be there whatever it referred to before.
-            before.retain(|end| matches!(end, End::Parent(_)));
-        }
-        self.savepoint("SAVEPOINT checked")?;
-        let mut outcome = work(self)?;
-        if outcome == RowOutcome::Done
-            && let Some(broken) =
-                self.look_behind(&foreign_keys, table, (position, row), &before)?
-        {
-            self.savepoint("ROLLBACK TO checked")?;
-            outcome = RowOutcome::Broken(broken);
-        }
-        self.savepoint("RELEASE checked")?;
-        Ok(outcome)
+/// What is wrong with a row that was just applied; none if it can stay. What was `before` is the
+/// fault of orphans from long ago.
+fn look_behind(
+    input: &Input<'_>,
+    foreign_keys: &ForeignKeys,
+    turn: Turn<'_>,
+    before: &[End],
+) -> Result<Option<Broken>, Failure> {
+    let ends = foreign_keys.broken_at(input.connection, turn)?;
+    if let Some(end) = ends.into_iter().find(|end| !before.contains(end)) {
+        return Ok(Some(Broken { why: foreign_keys.reason(end), elsewhere: false }));
     }
-
-    /// What is wrong with a row that was just applied; none if it can stay. What was `before` is
-    /// the fault of orphans from long ago.
-    fn look_behind(
-        &self,
-        foreign_keys: &ForeignKeys,
-        table: &CatalogTable,
-        (position, row): (usize, &UploadedRow<'_>),
-        before: &[End],
-    ) -> Result<Option<Broken>, Failure> {
-        let ends = foreign_keys.broken_at(self.connection, position, row)?;
-        if let Some(end) = ends.into_iter().find(|end| !before.contains(end)) {
-            return Ok(Some(Broken { why: foreign_keys.reason(end), elsewhere: false }));
-        }
-        if !foreign_keys_violated(self.connection)? {
-            return Ok(None);
-        }
-        let name = &table.published.name;
-        let triggers = has_user_triggers(self.connection, name);
-        let why = match row.change {
-            _ if triggers.map_err(failed("look for triggers"))? => {
-                format!("a trigger of {name} leaves a row that refers to a missing row")
-            }
-            Change::Delete => {
-                "rows of others refer to the row, or to a row that is deleted with it".to_owned()
-            }
-            Change::Insert | Change::Update => {
-                "it leaves a row that refers to a missing row".to_owned()
-            }
-        };
-        Ok(Some(Broken { why, elsewhere: true }))
+    if !foreign_keys_violated(input.connection)? {
+        return Ok(None);
     }
+    let name = &turn.table.published.name;
+    let triggers = has_user_triggers(input.connection, name);
+    let why = match turn.row.change {
+        _ if triggers.map_err(failed("look for triggers"))? => {
+            format!("a trigger of {name} leaves a row that refers to a missing row")
+        }
+        Change::Delete => {
+            "rows of others refer to the row, or to a row that is deleted with it".to_owned()
+        }
+        Change::Insert | Change::Update => {
+            "it leaves a row that refers to a missing row".to_owned()
+        }
+    };
+    Ok(Some(Broken { why, elsewhere: true }))
 }

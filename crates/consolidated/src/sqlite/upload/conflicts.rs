@@ -1,4 +1,4 @@
-//! What stays prepared from conflict to conflict of an upload.
+//! Records the conflicts of an upload.
 //!
 //! A record costs what its bytes cost, and a statement costs something too. So records wait until
 //! there are enough of them for a statement of many rows.
@@ -45,19 +45,13 @@ fn insert(records: usize) -> String {
 
 /// The row that a conflict is about, at the center: as it was, and as it is afterwards.
 #[derive(Clone, Copy)]
-pub(in crate::sqlite) struct Images<'r> {
-    pub(in crate::sqlite) now: Option<&'r [u8]>,
-    pub(in crate::sqlite) result: Option<&'r [u8]>,
-}
-
-/// The statement that reads rows of one table as they are now.
-pub(super) struct Fetching<'c> {
-    pub(super) table: String,
-    pub(super) statement: CachedStatement<'c>,
+pub(super) struct Images<'r> {
+    pub(super) now: Option<&'r [u8]>,
+    pub(super) result: Option<&'r [u8]>,
 }
 
 /// The records of an upload's conflicts.
-pub(super) struct Records<'c> {
+pub(super) struct Conflicts<'c> {
     /// Writes one of them, or [`RECORDS`].
     one: Inserting<'c>,
     many: Inserting<'c>,
@@ -103,11 +97,11 @@ enum Image {
     Spelled(Range<usize>),
 }
 
-impl<'c> Records<'c> {
+impl<'c> Conflicts<'c> {
     pub(super) fn begin(
         connection: &'c Connection,
         session: &Session,
-    ) -> rusqlite::Result<Records<'c>> {
+    ) -> rusqlite::Result<Conflicts<'c>> {
         let now = connection.prepare_cached("SELECT datetime('now')");
         let now: String = now?.query_row([], |row| row.get(0))?;
         let begin = |records: usize| -> rusqlite::Result<Inserting<'c>> {
@@ -120,7 +114,7 @@ impl<'c> Records<'c> {
             Ok(Inserting { statement, bound })
         };
         let (one, many) = (begin(1)?, begin(RECORDS)?);
-        Ok(Records { one, many, of: None, waiting: Vec::new(), spelled: String::new() })
+        Ok(Conflicts { one, many, of: None, waiting: Vec::new(), spelled: String::new() })
     }
 
     pub(super) fn add(
@@ -180,7 +174,7 @@ impl<'c> Records<'c> {
 
     /// Writes the records that wait.
     pub(super) fn write(&mut self) -> rusqlite::Result<()> {
-        let Records { one, many, waiting, spelled, .. } = self;
+        let Conflicts { one, many, waiting, spelled, .. } = self;
         let (inserting, at_once) = match waiting.len() == RECORDS {
             true => (many, RECORDS),
             false => (one, 1),

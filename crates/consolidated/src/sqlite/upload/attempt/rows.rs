@@ -1,0 +1,203 @@
+//! Applies the rows of an upload, one by one, in an attempt.
+//!
+//! The order is: inserts and updates as they were sent, parents first; deletes, children first;
+//! rows that leave the partition, if other rows need them before.
+
+use super::{Attempt, RowOutcome, Stop};
+use crate::script::{Event, Script};
+use crate::sqlite::details::CatalogTable;
+use crate::sqlite::errors::{RowFault, script_failed};
+use crate::sqlite::upload::fence::{self, Standing};
+use crate::sqlite::upload::input::Turn;
+use crate::sqlite::upload::{conflict, constraint, foresight};
+use crate::sqlite::values::{bind_row, bind_sessions};
+use crate::synchronization::change::{Change, UploadedRows};
+use crate::upload::uploaded_row::{each_batch, event_of};
+use crate::upload::waiting::WaitingRow;
+use model::Failure;
+use rusqlite::{CachedStatement, Statement};
+
+impl<'a> Attempt<'a> {
+    pub(in crate::sqlite::upload) fn rows(&mut self) -> Result<(), Stop> {
+        let (batches, tables) = (self.input.request.batches, self.input.tables.len());
+        let mut deleting = vec![false; tables];
+        each_batch(batches, |batch| {
+            let (count, applied) = (u64::from(batch.count), &mut self.record.applied);
+            match batch.change {
+                Change::Insert => applied.inserts += count,
+                Change::Update => applied.updates += count,
+                Change::Delete => {
+                    applied.deletes += count;
+                    deleting[batch.table] = true;
+                    return Ok(());
+                }
+            }
+            self.batch(batch)
+        })?;
+        if deleting.contains(&true) {
+            self.progress.before_deletes = Some(self.record.tally(self.input)?);
+        }
+        // Children first, or RESTRICT would stop the parent's delete.
+        for table in (0..tables).rev().filter(|table| deleting[*table]) {
+            each_batch(batches, |batch| {
+                match batch.table == table && batch.change == Change::Delete {
+                    true => self.batch(batch),
+                    false => Ok(()),
+                }
+            })?;
+        }
+        for row in self.waits.leaving.take().into_rows() {
+            let outcome = self.retry(&row)?;
+            self.put_off(row, outcome)?;
+        }
+        Ok(())
+    }
+
+    fn batch(&mut self, batch: UploadedRows<'_>) -> Result<(), Stop> {
+        let (input, event) = (self.input, event_of(batch.change));
+        let table = &*input.tables[batch.table];
+        self.record.begin(input, batch.table)?;
+        let (script, mut statement) = self.prepare(table, event)?;
+        input.each_of(batch, |turn| {
+            if self.is_put_off(turn)? {
+                return Ok(());
+            }
+            let outcome =
+                self.at_turn(turn, |attempt| attempt.row(&mut statement, script, turn))?;
+            match outcome {
+                RowOutcome::Done => Ok(()),
+                outcome => Ok(self.put_off(WaitingRow::of(turn.position, turn.row), outcome)?),
+            }
+        })
+    }
+
+    /// Does what is to be done with a row at its turn. In a search, it is taken back if a foreign
+    /// key is broken then.
+    fn at_turn(
+        &mut self,
+        turn: Turn<'_>,
+        work: impl FnOnce(&mut Self) -> Result<RowOutcome, Stop>,
+    ) -> Result<RowOutcome, Stop> {
+        let searched = self.known.foreign_keys.as_ref().filter(|_| !self.progress.together);
+        self.each_alone(RowOutcome::Done, |attempt| match searched {
+            Some(foreign_keys) => constraint::checked(attempt, foreign_keys, turn, work),
+            None => work(attempt),
+        })
+    }
+
+    /// Whether the row is not to be applied now: it is impossible, or comes after the others.
+    fn is_put_off(&mut self, turn: Turn<'_>) -> Result<bool, Failure> {
+        let known = self.known;
+        if known.refused.is_empty() && known.postponed.is_empty() {
+            return Ok(false);
+        }
+        let id = turn.id();
+        if let Some(reason) = known.refused.reason(&id)? {
+            self.record.reject(turn, reason)?;
+            return Ok(true);
+        }
+        if !known.postponed.contains(&id)? {
+            return Ok(false);
+        }
+        let (row, waits) = (WaitingRow::of(turn.position, turn.row), &mut self.waits);
+        waits.leaving.push(row).or_else(|too_many| waits.no_room.reject(&id, too_many))?;
+        Ok(true)
+    }
+
+    /// Tries a waiting row once more.
+    pub(in crate::sqlite::upload) fn retry(
+        &mut self,
+        waits: &WaitingRow,
+    ) -> Result<RowOutcome, Stop> {
+        self.input.waiting(waits, |turn| self.at_turn(turn, |attempt| attempt.apply_one(turn)))
+    }
+
+    /// Applies one row by itself.
+    pub(in crate::sqlite::upload) fn apply_one(
+        &mut self,
+        turn: Turn<'_>,
+    ) -> Result<RowOutcome, Stop> {
+        let (script, mut statement) = self.prepare(turn.table, turn.event())?;
+        self.row(&mut statement, script, turn)
+    }
+
+    /// The script of an event, and its statement, which serves for many rows.
+    fn prepare<'t>(
+        &self,
+        table: &'t CatalogTable,
+        event: Event,
+    ) -> Result<(&'t Script, CachedStatement<'a>), Failure> {
+        let (input, script) = (self.input, table.required(event)?);
+        let prepare = || {
+            let mut statement = input.connection.prepare_cached(&script.sql)?;
+            bind_sessions(&mut statement, script, input.request.session)?;
+            Ok((script, statement))
+        };
+        prepare().map_err(|error| script_failed(error, &table.published.name, event.name()))
+    }
+
+    fn row(
+        &mut self,
+        statement: &mut Statement<'_>,
+        script: &Script,
+        turn: Turn<'_>,
+    ) -> Result<RowOutcome, Stop> {
+        let (event, Turn { row, .. }) = (turn.event(), turn);
+        let expects = row.change != Change::Insert;
+        if expects
+            && self.progress.conflicts >= foresight::ENOUGH
+            && let Some(now) = self.foresee(script, turn)?
+        {
+            return conflict::resolve_found(self, turn, Some(now), String::new());
+        }
+        bind_row(statement, script, row).map_err(turn.failing(event))?;
+        match self.execute(statement, &script.sql, turn, event)? {
+            Ok(0) if !expects => conflict::veto(self, turn)?,
+            Ok(0) => {
+                self.progress.conflicts = self.progress.conflicts.saturating_add(1);
+                return conflict::resolve(self, turn, String::new());
+            }
+            Ok(changes) => {
+                self.progress.conflicts = 0;
+                self.record.changed(turn.position, changes);
+                let violated = constraint::foreign_keys_violated(self.input.connection)?;
+                self.progress.was_violated |= violated;
+                if turn.table.details.is_fenced() {
+                    // Scripts write to covered rows and to keys where there is none.
+                    let before = if expects { Standing::Inside } else { Standing::Absent };
+                    fence::check_written(self, turn, before)?;
+                }
+                self.record.echo(turn);
+            }
+            Err((RowFault::Refused(code), message)) => {
+                self.record.reject(turn, (code, message))?;
+            }
+            Err((fault, message)) => {
+                return match self.meets_its_row(turn, fault)? {
+                    true => conflict::resolve(self, turn, message),
+                    false => Ok(RowOutcome::InTheWay(message)),
+                };
+            }
+        }
+        Ok(RowOutcome::Done)
+    }
+
+    /// The row at the center if it certainly is not what the row of the upload expects.
+    fn foresee(&mut self, script: &Script, turn: Turn<'_>) -> Result<Option<Vec<u8>>, Stop> {
+        let Some(now) = self.fetch(turn)? else { return Ok(None) };
+        let certain = foresight::is_certain(&mut self.progress.compared, script, turn, &now)?;
+        Ok(certain.then_some(now))
+    }
+
+    /// Whether a row that is not unique meets the one with its key.
+    fn meets_its_row(&self, turn: Turn<'_>, fault: RowFault) -> Result<bool, Stop> {
+        match fault {
+            RowFault::KeyExists => Ok(true),
+            // Which constraint is reported first is SQLite's choice.
+            RowFault::NotUnique if turn.row.change == Change::Insert => {
+                Ok(fence::standing(self.input, turn)? != Standing::Absent)
+            }
+            RowFault::NotUnique | RowFault::Refused(_) => Ok(false),
+        }
+    }
+}
