@@ -162,42 +162,7 @@ impl Past {
                 superseded: number(Some(row), 7),
             });
         }
-        // Deployed by a program that gave no numbers.
-        if self.identities.tables.is_empty() && self.shapes.is_empty() {
-            self.number_what_is_deployed();
-        }
         Ok(())
-    }
-
-    fn number_what_is_deployed(&mut self) {
-        for (_, table) in &self.deployed {
-            if !self.identities.tables.contains_key(&table.name) {
-                let id = self.identities.give();
-                let known = TableIdentity { id, columns: BTreeMap::new() };
-                self.identities.tables.insert(table.name.clone(), known);
-            }
-            let mut columns = Vec::new();
-            for column in &table.columns {
-                let of_table = self.identities.tables[&table.name].columns.get(column).copied();
-                let id = of_table.unwrap_or_else(|| self.identities.give());
-                if let Some(known) = self.identities.tables.get_mut(&table.name) {
-                    known.columns.insert(column.clone(), id);
-                }
-                columns.push(id);
-            }
-            let known = |shape: &Shape| shape.published.fingerprint == table.fingerprint;
-            if !self.shapes.iter().any(known) {
-                self.shapes.push(Shape {
-                    published: table.clone(),
-                    table: self.identities.tables[&table.name].id,
-                    columns,
-                    deployed_at: NOW.to_owned(),
-                    deployment: self.deployment,
-                    superseded_at: None,
-                    superseded: None,
-                });
-            }
-        }
     }
 
     /// The statements that make the rows of a table what is wanted.
