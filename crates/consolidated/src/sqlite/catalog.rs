@@ -2,6 +2,7 @@
 
 use super::details::TableDetails;
 use super::errors::failed;
+use super::{incarnation, query};
 use crate::catalog::{self, DeployedRows, LostColumns, Unserved, require_columns, require_known};
 use crate::deploy::format;
 use crate::sqlite::deploy::check;
@@ -38,11 +39,7 @@ impl Catalog {
 
     fn read(connection: &Connection) -> Result<Catalog, Failure> {
         format::require(&mut &*connection)?;
-        let database_id = connection
-            .query_row("SELECT value FROM syncline_system WHERE name = 'database_id'", [], |row| {
-                row.get(0)
-            })
-            .map_err(failed("read the database's identity"))?;
+        let database_id = incarnation::database_id(connection)?;
         let rows = DeployedRows {
             versions: read(
                 connection,
@@ -97,10 +94,8 @@ impl Catalog {
 
     /// Compares the objects of Syncline again if the schema has changed since the last time.
     pub(super) fn verify(&mut self, connection: &Connection) -> Result<(), Failure> {
-        let now: i64 = connection
-            .prepare_cached("PRAGMA schema_version")
-            .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
-            .map_err(failed("read the schema version"))?;
+        let doing = "read the schema version";
+        let now: i64 = query::value(connection, doing, "PRAGMA schema_version", [])?;
         if now == self.schema_version {
             return Ok(());
         }
@@ -230,10 +225,7 @@ fn read<T>(
     sql: &str,
     map: impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
 ) -> Result<Vec<T>, Failure> {
-    connection
-        .prepare(sql)
-        .and_then(|mut statement| statement.query_map([], map)?.collect())
-        .map_err(failed("read what is deployed"))
+    query::all(connection, "read what is deployed", sql, map)
 }
 
 #[cfg(test)]

@@ -13,16 +13,16 @@ pub(super) mod tables;
 
 use super::errors::failed;
 use crate::administration::Undeployment;
-use crate::deploy::{self};
-use crate::deploy::{Intent, format};
+use crate::deploy::{self, Intent, format};
 use crate::quote::{ident, literal};
 use crate::sqlite::deploy::plan::{Plan, SqliteSchema};
 use crate::sqlite::deploy::system_tables::SYSTEM;
+use crate::sqlite::query;
 use crate::sqlite::tracking::firing;
 use crate::sqlite::tracking::object::Object;
 use installed::{actual_objects, recorded_objects, require_known_format};
 use model::{Code, Failure};
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Runs what is missing, or only says what it would run. Returns the statements.
@@ -33,9 +33,8 @@ pub(super) fn deploy(
     intent: &Intent<'_, SqliteSchema>,
 ) -> Result<Vec<String>, Failure> {
     require_known_format(connection)?;
-    let journal_mode: String = connection
-        .query_row("PRAGMA journal_mode", [], |row| row.get(0))
-        .map_err(failed("read the journal mode"))?;
+    let journal_mode: String =
+        query::value(connection, "read the journal mode", "PRAGMA journal_mode", [])?;
     let statements = in_transaction(connection, dry_run, |work| {
         work.system_tables(&journal_mode)?;
         intent.complete(&mut &*work.transaction, plan)?;
@@ -190,14 +189,8 @@ pub(super) fn undeploy(connection: &mut Connection) -> Result<Undeployment, Fail
         return Ok(Undeployment::default());
     }
     require_known_format(connection)?;
-    let before: Option<String> = connection
-        .query_row(
-            "SELECT value FROM syncline_system WHERE name = 'journal_mode_before'",
-            [],
-            |row| row.get(0),
-        )
-        .optional()
-        .map_err(failed("read the former journal mode"))?;
+    let sql = "SELECT value FROM syncline_system WHERE name = 'journal_mode_before'";
+    let before: Option<String> = query::maybe(connection, "read the former journal mode", sql, [])?;
     let statements = in_transaction(connection, false, |work| {
         for (kind, name) in our_objects(&work.transaction)? {
             work.run(&format!("DROP {kind} {}", ident(&name)))?;
@@ -231,15 +224,8 @@ fn restore_journal_mode(connection: &Connection, mode: &str) -> Result<Option<St
 
 /// Everything named like ours, triggers before tables: kind and name.
 fn our_objects(connection: &Connection) -> Result<Vec<(String, String)>, Failure> {
-    let mut statement = connection
-        .prepare(
-            "SELECT upper(type), name FROM sqlite_schema
-             WHERE type IN ('trigger', 'table') AND name LIKE 'syncline\\_%' ESCAPE '\\'
-             ORDER BY type DESC, name",
-        )
-        .map_err(failed("list the objects"))?;
-    statement
-        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
-        .and_then(Iterator::collect)
-        .map_err(failed("list the objects"))
+    let sql = "SELECT upper(type), name FROM sqlite_schema
+        WHERE type IN ('trigger', 'table') AND name LIKE 'syncline\\_%' ESCAPE '\\'
+        ORDER BY type DESC, name";
+    query::all(connection, "list the objects", sql, |row| Ok((row.get(0)?, row.get(1)?)))
 }

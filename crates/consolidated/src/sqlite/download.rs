@@ -22,9 +22,9 @@ use crate::sqlite::download::durable::Ends;
 use crate::sqlite::download::moment::{DownloadRange, Moment};
 use crate::sqlite::download::owed::{Covered, Lookup};
 use crate::sqlite::download::watermark::Mark;
-use crate::sqlite::errors::{failed, script_failed};
-use crate::sqlite::identity;
+use crate::sqlite::errors::script_failed;
 use crate::sqlite::values::{bind_session, write_row};
+use crate::sqlite::{identity, query};
 use crate::synchronization::{DownloadedTable, FetchRequest, Fetched};
 use model::{Code, Failure, Spills};
 use rusqlite::{Connection, Row};
@@ -69,10 +69,8 @@ fn fetch_once(
     isolating: bool,
     mut sink: Sink<'_>,
 ) -> Result<(Fetched, Ends), Unfetched> {
-    let generation = connection
-        .prepare_cached("SELECT value FROM syncline_system WHERE name = 'generation'")
-        .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
-        .map_err(failed("read the generation"))?;
+    let sql = "SELECT value FROM syncline_system WHERE name = 'generation'";
+    let generation = query::value(connection, "read the generation", sql, [])?;
     let void = identity::void(connection, &request.session.remote_id)?;
     let mut judged = range::all(&Moment { connection, generation, void }, tables, request)?;
     for position in judged.unordered(tables) {

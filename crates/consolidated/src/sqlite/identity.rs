@@ -1,6 +1,7 @@
 //! What the database remembers about remotes, in its system tables.
 
 use super::errors::failed;
+use super::query;
 use crate::digest;
 use crate::identity::{
     Binding, Consequence, Evidence, FORMER_FILES_MAX, Incarnation, Remembered, Void, recognize,
@@ -51,9 +52,8 @@ pub(super) fn resume(
 
 pub(super) fn forget_owed(connection: &Connection, remote_id: &RemoteId) -> Result<(), Failure> {
     for table in ["syncline_owed", "syncline_made"] {
-        connection
-            .execute(&format!("DELETE FROM {table} WHERE remote_id = ?1"), [remote_id.as_str()])
-            .map_err(failed("forget what the former file was owed"))?;
+        let sql = format!("DELETE FROM {table} WHERE remote_id = ?1");
+        query::run(connection, "forget what a remote was owed", &sql, [remote_id.as_str()])?;
     }
     Ok(())
 }
@@ -64,14 +64,10 @@ fn former_file(
     session: &Session,
     secret: Option<u128>,
 ) -> Result<Option<Progress>, Failure> {
-    connection
-        .query_row(
-            "SELECT progress FROM syncline_former_file WHERE remote_id = ?1 AND secret = ?2",
-            params![session.remote_id.as_str(), stored(secret)],
-            |row| row.get(0).map(Progress),
-        )
-        .optional()
-        .map_err(failed("read what is known of a former file"))
+    let sql = "SELECT progress FROM syncline_former_file WHERE remote_id = ?1 AND secret = ?2";
+    let values = params![session.remote_id.as_str(), stored(secret)];
+    let found = query::maybe(connection, "read what is known of a former file", sql, values)?;
+    Ok(found.map(Progress))
 }
 
 fn note_former_file(
@@ -80,23 +76,15 @@ fn note_former_file(
     secret: Option<u128>,
     progress: Progress,
 ) -> Result<(), Failure> {
-    let noting = failed("note a former file");
-    connection
-        .execute(
-            "INSERT OR REPLACE INTO syncline_former_file
-             VALUES (?1, ?2, ?3, strftime('%Y-%m-%d %H:%M:%f', 'now'))",
-            params![remote_id.as_str(), stored(secret), progress.0],
-        )
-        .map_err(&noting)?;
-    connection
-        .execute(
-            "DELETE FROM syncline_former_file WHERE remote_id = ?1 AND secret NOT IN (
-                 SELECT secret FROM syncline_former_file WHERE remote_id = ?1
-                 ORDER BY replaced_at DESC LIMIT ?2)",
-            params![remote_id.as_str(), FORMER_FILES_MAX],
-        )
-        .map_err(&noting)?;
-    Ok(())
+    let add = "INSERT OR REPLACE INTO syncline_former_file
+        VALUES (?1, ?2, ?3, strftime('%Y-%m-%d %H:%M:%f', 'now'))";
+    let file = params![remote_id.as_str(), stored(secret), progress.0];
+    query::run(connection, "note a former file", add, file)?;
+    let trim = "DELETE FROM syncline_former_file WHERE remote_id = ?1 AND secret NOT IN (
+        SELECT secret FROM syncline_former_file WHERE remote_id = ?1
+        ORDER BY replaced_at DESC LIMIT ?2)";
+    let kept = params![remote_id.as_str(), FORMER_FILES_MAX];
+    query::run(connection, "note a former file", trim, kept).map(drop)
 }
 
 /// A file that has drawn no secret has an empty one.
@@ -139,12 +127,9 @@ fn read(connection: &Connection, session: &Session) -> Result<Option<Remembered>
 
 /// To whom a remote belongs.
 pub(super) fn binding(connection: &Connection, remote_id: &RemoteId) -> Result<Binding, Failure> {
-    let bound: Option<Option<String>> = connection
-        .prepare_cached("SELECT bound_users FROM syncline_remote WHERE remote_id = ?1")
-        .and_then(|mut statement| {
-            statement.query_row([remote_id.as_str()], |row| row.get(0)).optional()
-        })
-        .map_err(failed("read to whom the remote belongs"))?;
+    let sql = "SELECT bound_users FROM syncline_remote WHERE remote_id = ?1";
+    let doing = "read to whom the remote belongs";
+    let bound: Option<Option<String>> = query::maybe(connection, doing, sql, [remote_id.as_str()])?;
     Binding::read(bound.flatten().as_deref())
 }
 
@@ -171,9 +156,10 @@ pub(super) fn write(
     session: &Session,
     remote: &Remembered,
 ) -> Result<(), Failure> {
-    connection
-        .prepare_cached(
-            "INSERT INTO syncline_remote
+    query::run(
+        connection,
+        "store what is known of the remote",
+        "INSERT INTO syncline_remote
                  (remote_id, user_name, script_version, progress, counter, nonce, epoch, attempt,
                   secret, bound_users, void_counter, deletes_lost, acknowledged)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
@@ -188,24 +174,21 @@ pub(super) fn write(
                      WHEN excluded.acknowledged > acknowledged THEN datetime('now')
                      WHEN excluded.acknowledged > 0 THEN acknowledged_at END,
                  acknowledged = excluded.acknowledged",
-        )
-        .and_then(|mut statement| {
-            statement.execute(params![
-                session.remote_id.as_str(),
-                session.user.as_str(),
-                session.script_version.as_str(),
-                remote.progress.0,
-                remote.counter.0,
-                remote.nonce.0,
-                remote.epoch,
-                remote.attempt,
-                remote.secret.map(digest::hex),
-                remote.binding.stored(),
-                remote.void_counter.0,
-                remote.deletes_lost,
-                remote.acknowledged.0,
-            ])
-        })
-        .map_err(failed("store what is known of the remote"))?;
-    Ok(())
+        params![
+            session.remote_id.as_str(),
+            session.user.as_str(),
+            session.script_version.as_str(),
+            remote.progress.0,
+            remote.counter.0,
+            remote.nonce.0,
+            remote.epoch,
+            remote.attempt,
+            remote.secret.map(digest::hex),
+            remote.binding.stored(),
+            remote.void_counter.0,
+            remote.deletes_lost,
+            remote.acknowledged.0,
+        ],
+    )
+    .map(drop)
 }

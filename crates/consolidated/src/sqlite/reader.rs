@@ -3,7 +3,7 @@
 use super::catalog::{self, Catalog};
 use super::connect::connect_for;
 use super::errors::failed;
-use super::identity;
+use super::{identity, query};
 use crate::administration::claims_from;
 use crate::catalog::require_any;
 use crate::disk::Location;
@@ -71,11 +71,8 @@ impl Reader {
 
 impl crate::connection::Reader for Reader {
     fn token_key(&mut self) -> Result<Vec<u8>, Failure> {
-        self.connection
-            .query_row("SELECT value FROM syncline_system WHERE name = 'token_key'", [], |row| {
-                row.get(0)
-            })
-            .map_err(failed("read the key of session tokens"))
+        let sql = "SELECT value FROM syncline_system WHERE name = 'token_key'";
+        query::value(&self.connection, "read the key of session tokens", sql, [])
     }
 
     fn admittees(&mut self, who: &[(&UserName, &RemoteId)]) -> Result<Vec<Admittee>, Failure> {

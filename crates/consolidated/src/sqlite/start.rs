@@ -3,12 +3,12 @@
 use super::connect::connect;
 use super::deploy::installed;
 use super::errors::failed;
-use super::incarnation;
+use super::{incarnation, query};
 use crate::deploy::format;
 use crate::disk::Location;
 use crate::serving::start_mark::{self, LAST, MARKS_MAX, Mark, Marked};
 use model::Failure;
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
 use std::path::Path;
 
 /// Whether the file is where it says, and has the mark of the last start. `dir` is the folder of
@@ -28,18 +28,15 @@ pub(crate) fn start(location: &Location, dir: Option<&Path>) -> Result<(), Failu
 
 /// A copy, and a backup that was put in the place of the file, are other files.
 fn recognize(connection: &Connection, location: &Location) -> Result<(), Failure> {
-    let recognizing = failed("recognize the file");
     let Some(home) = home(location) else { return Ok(()) };
-    let known: Option<String> = connection
-        .query_row("SELECT value FROM syncline_system WHERE name = 'home'", [], |row| row.get(0))
-        .optional()
-        .map_err(&recognizing)?;
+    let (doing, sql) =
+        ("recognize the file", "SELECT value FROM syncline_system WHERE name = 'home'");
+    let known: Option<String> = query::maybe(connection, doing, sql, [])?;
     if known.as_ref() == Some(&home) {
         return Ok(());
     }
-    connection
-        .execute("INSERT OR REPLACE INTO syncline_system VALUES ('home', ?1)", [&home])
-        .map_err(&recognizing)?;
+    let sql = "INSERT OR REPLACE INTO syncline_system VALUES ('home', ?1)";
+    query::run(connection, doing, sql, [&home])?;
     match known {
         // Deployed, and never served.
         None => Ok(()),
@@ -66,12 +63,7 @@ struct Started<'a> {
 
 impl Marked for Started<'_> {
     fn place(&mut self) -> Result<Mark, Failure> {
-        let database_id = self
-            .connection
-            .query_row("SELECT value FROM syncline_system WHERE name = 'database_id'", [], |row| {
-                row.get(0)
-            })
-            .map_err(failed("read the database's identity"))?;
+        let database_id = incarnation::database_id(self.connection)?;
         let incarnation = incarnation::number(self.connection)?.to_string();
         Ok(Mark { database_id, incarnation, timeline: 0, mark: String::new() })
     }
@@ -85,29 +77,17 @@ impl Marked for Started<'_> {
     }
 
     fn add(&mut self) -> Result<String, Failure> {
-        let noting = failed("note the start of the server");
-        let mark: String = self
-            .connection
-            .query_row(
-                "INSERT INTO syncline_system
-                 VALUES ('start ' || lower(hex(randomblob(16))),
-                     strftime('%Y-%m-%d %H:%M:%f', 'now'))
-                 RETURNING substr(name, 7)",
-                [],
-                |row| row.get(0),
-            )
-            .map_err(&noting)?;
-        self.connection
-            .execute("INSERT OR REPLACE INTO syncline_system VALUES (?1, ?2)", [LAST, &mark])
-            .map_err(&noting)?;
-        self.connection
-            .execute(
-                "DELETE FROM syncline_system WHERE name GLOB 'start *' AND name NOT IN (
-                     SELECT name FROM syncline_system WHERE name GLOB 'start *'
-                     ORDER BY value DESC LIMIT ?1)",
-                [MARKS_MAX],
-            )
-            .map_err(&noting)?;
+        let (connection, doing) = (self.connection, "note the start of the server");
+        let add = "INSERT INTO syncline_system
+            VALUES ('start ' || lower(hex(randomblob(16))), strftime('%Y-%m-%d %H:%M:%f', 'now'))
+            RETURNING substr(name, 7)";
+        let mark: String = query::value(connection, doing, add, [])?;
+        let note = "INSERT OR REPLACE INTO syncline_system VALUES (?1, ?2)";
+        query::run(connection, doing, note, [LAST, &mark])?;
+        let trim = "DELETE FROM syncline_system WHERE name GLOB 'start *' AND name NOT IN (
+            SELECT name FROM syncline_system WHERE name GLOB 'start *'
+            ORDER BY value DESC LIMIT ?1)";
+        query::run(connection, doing, trim, [MARKS_MAX])?;
         // The file must not have what a crash takes from the database.
         let commit = format!("cannot note the start in {}", self.path.display());
         self.connection

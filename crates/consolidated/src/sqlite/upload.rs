@@ -26,8 +26,7 @@ mod record;
 mod taken_along;
 
 use super::details::CatalogTable;
-use super::errors::failed;
-use super::identity;
+use super::{identity, query};
 use crate::download;
 use crate::identity::{Incarnation, Remembered};
 use crate::sqlite::download::watermark::Mark;
@@ -103,10 +102,8 @@ fn settle_owed(
             "DELETE FROM {rows} remote_id = ?1 AND counter <= ?2
              AND table_name NOT IN (SELECT value FROM json_each(?3))"
         );
-        connection
-            .prepare_cached(&sql)
-            .and_then(|mut s| s.execute(params![remote_id, settled.0, waiting]))
-            .map_err(failed("settle what the remote was owed"))?;
+        let values = params![remote_id, settled.0, waiting];
+        query::run(connection, "settle what the remote was owed", &sql, values)?;
     }
     Ok(())
 }
@@ -117,15 +114,11 @@ fn note(connection: &Connection, request: &UploadRequest<'_>) -> Result<(), Fail
     let (session, upload) = (request.session, request.progress != request.previous);
     let held = matches!(session.held, Held::Same { note: true }).then_some(session.deployment);
     let remote_id = session.remote_id.as_str();
-    connection
-        .prepare_cached(
-            "UPDATE syncline_remote SET
-                 last_upload_at = CASE WHEN ?2 THEN datetime('now') ELSE last_upload_at END,
-                 last_download_at = CASE WHEN ?3 THEN datetime('now') ELSE last_download_at END,
-                 held_deployment = coalesce(?4, held_deployment)
-             WHERE remote_id = ?1",
-        )
-        .and_then(|mut s| s.execute(params![remote_id, upload, request.download_follows, held]))
-        .map(drop)
-        .map_err(failed("note the time of the synchronization"))
+    let sql = "UPDATE syncline_remote SET
+            last_upload_at = CASE WHEN ?2 THEN datetime('now') ELSE last_upload_at END,
+            last_download_at = CASE WHEN ?3 THEN datetime('now') ELSE last_download_at END,
+            held_deployment = coalesce(?4, held_deployment)
+        WHERE remote_id = ?1";
+    let values = params![remote_id, upload, request.download_follows, held];
+    query::run(connection, "note the time of the synchronization", sql, values).map(drop)
 }

@@ -7,7 +7,7 @@ use super::catalog::{self, Catalog};
 use super::connect::connect_for;
 use super::errors::failed;
 use super::upload;
-use super::{identity, incarnation, start};
+use super::{identity, incarnation, query, start};
 use crate::administration::{notes, users};
 use crate::disk::Location;
 use crate::identity::{Incarnation, noting};
@@ -298,8 +298,8 @@ impl crate::connection::Writer for Writer {
         self.in_savepoint(|writer| {
             let sql = SqliteWords::spelled(&noting(acknowledgement, ""));
             let named = [acknowledgement.remote_id.as_str()];
-            let noted = writer.connection.execute(&sql, named);
-            noted.map(drop).map_err(failed("note that a download was applied"))
+            let doing = "note that a download was applied";
+            query::run(&writer.connection, doing, &sql, named).map(drop)
         })
     }
 
@@ -307,7 +307,7 @@ impl crate::connection::Writer for Writer {
         self.in_savepoint(|writer| {
             let sql = SqliteWords::spelled(&users::password_change(change));
             let values = [change.user.as_str(), &change.hash];
-            match writer.connection.execute(&sql, values).map_err(failed("change the password"))? {
+            match query::run(&writer.connection, "change the password", &sql, values)? {
                 1 => Ok(()),
                 _ => Err(users::changed_meanwhile()),
             }
@@ -315,25 +315,15 @@ impl crate::connection::Writer for Writer {
     }
 
     fn trim_logs(&mut self, log_rows_max: i64) -> Result<(), Failure> {
-        let trimming = failed("trim the change logs");
-        let mut statement = self
-            .connection
-            .prepare("SELECT name, table_name FROM syncline_object WHERE kind = 'TABLE'")
-            .map_err(&trimming)?;
-        let logs: Vec<(String, String)> = statement
-            .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
-            .and_then(Iterator::collect)
-            .map_err(&trimming)?;
+        let doing = "trim the change logs";
+        let trimming = failed(doing);
+        let sql = "SELECT name, table_name FROM syncline_object WHERE kind = 'TABLE'";
+        let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+        let logs: Vec<(String, String)> = query::all(&self.connection, doing, sql, read)?;
         for (log, table) in logs.into_iter().filter(|(name, table)| *name == log_name(table)) {
             let log = crate::quote::ident(&log);
-            let floor: i64 = self
-                .connection
-                .query_row(
-                    &format!("SELECT coalesce(max(sequence), 0) - ?1 FROM {log}"),
-                    [log_rows_max],
-                    |row| row.get(0),
-                )
-                .map_err(&trimming)?;
+            let sql = format!("SELECT coalesce(max(sequence), 0) - ?1 FROM {log}");
+            let floor: i64 = query::value(&self.connection, doing, &sql, [log_rows_max])?;
             if floor <= 0 {
                 continue;
             }

@@ -1,7 +1,7 @@
 //! What of Syncline a database has.
 
 use crate::deploy::format;
-use crate::sqlite::errors::failed;
+use crate::sqlite::query;
 use model::{Code, Failure};
 use rusqlite::Connection;
 use std::collections::BTreeMap;
@@ -18,40 +18,25 @@ pub(in crate::sqlite) fn table_exists(
     connection: &Connection,
     name: &str,
 ) -> Result<bool, Failure> {
-    connection
-        .query_row(
-            "SELECT count(*) > 0 FROM sqlite_schema WHERE type = 'table' AND name = ?1",
-            [name],
-            |row| row.get(0),
-        )
-        .map_err(failed("look for the system tables"))
+    let sql = "SELECT count(*) > 0 FROM sqlite_schema WHERE type = 'table' AND name = ?1";
+    query::value(connection, "look for the system tables", sql, [name])
 }
 
 /// Our logs and triggers as they are in the database: name and text.
 pub(in crate::sqlite) fn actual_objects(
     connection: &Connection,
 ) -> Result<BTreeMap<String, String>, Failure> {
-    let mut statement = connection
-        .prepare(
-            "SELECT name, sql FROM sqlite_schema
-             WHERE type IN ('table', 'trigger') AND name LIKE 'syncline\\_%' ESCAPE '\\'",
-        )
-        .map_err(failed("list the objects"))?;
-    statement
-        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
-        .and_then(Iterator::collect)
-        .map_err(failed("list the objects"))
+    let sql = "SELECT name, sql FROM sqlite_schema
+        WHERE type IN ('table', 'trigger') AND name LIKE 'syncline\\_%' ESCAPE '\\'";
+    query::all(connection, "list the objects", sql, |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
 /// What was deployed: name, kind, table and text.
 pub(in crate::sqlite) fn recorded_objects(
     connection: &Connection,
 ) -> Result<BTreeMap<String, (String, String, String)>, Failure> {
-    let mut statement = connection
-        .prepare("SELECT name, kind, table_name, sql FROM syncline_object")
-        .map_err(failed("list the deployed objects"))?;
-    statement
-        .query_map([], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?, row.get(3)?))))
-        .and_then(Iterator::collect)
-        .map_err(failed("list the deployed objects"))
+    let sql = "SELECT name, kind, table_name, sql FROM syncline_object";
+    query::all(connection, "list the deployed objects", sql, |row| {
+        Ok((row.get(0)?, (row.get(1)?, row.get(2)?, row.get(3)?)))
+    })
 }

@@ -14,6 +14,7 @@ use crate::quote::{ident, join};
 use crate::selection::place_column;
 use crate::sqlite::deploy::tables::UserTable;
 use crate::sqlite::errors::failed;
+use crate::sqlite::query;
 use crate::sqlite::tracking::log_table::{Kept, kept_column, log_name};
 use crate::sqlite::tracking::object::Object;
 use crate::sqlite::values::{Bind, write_row};
@@ -115,14 +116,9 @@ pub(in crate::sqlite) struct Runs {
 impl Runs {
     /// Those of all logs that are searched.
     pub(in crate::sqlite) fn all(connection: &Connection) -> Result<Vec<Runs>, Failure> {
-        let reading = failed("list the logs");
-        let names = connection
-            .prepare("SELECT table_name, name FROM syncline_object WHERE kind = 'TABLE'")
-            .and_then(|mut statement| {
-                let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
-                statement.query_map([], read)?.collect::<rusqlite::Result<Vec<(String, String)>>>()
-            })
-            .map_err(&reading)?;
+        let sql = "SELECT table_name, name FROM syncline_object WHERE kind = 'TABLE'";
+        let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+        let names: Vec<(String, String)> = query::all(connection, "list the logs", sql, read)?;
         let mut all = Vec::new();
         for (table, _) in names.iter().filter(|(table, name)| *name == runs_name(table)) {
             let sought = deployed(connection, table)?;

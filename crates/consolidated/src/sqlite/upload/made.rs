@@ -11,6 +11,7 @@
 use super::attempt::{Attempt, Stop};
 use super::input::{Input, Turn};
 use crate::sqlite::errors::failed;
+use crate::sqlite::query;
 use crate::synchronization::change::Change;
 use crate::upload::echo::image_digest;
 use crate::upload::rebase::{Rebased, rebase, values};
@@ -85,9 +86,6 @@ pub(super) fn over(
 /// Whether there is a record of the remote. None is made before the rows are applied.
 fn has_any(input: &Input<'_>) -> Result<bool, Failure> {
     let remote = input.request.session.remote_id.as_str();
-    input
-        .connection
-        .prepare_cached("SELECT EXISTS (SELECT 1 FROM syncline_made WHERE remote_id = ?1)")
-        .and_then(|mut statement| statement.query_row([remote], |row| row.get(0)))
-        .map_err(failed("look for what was made of rows"))
+    let sql = "SELECT EXISTS (SELECT 1 FROM syncline_made WHERE remote_id = ?1)";
+    query::value(input.connection, "look for what was made of rows", sql, [remote])
 }

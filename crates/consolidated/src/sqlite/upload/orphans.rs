@@ -3,7 +3,7 @@
 use crate::deploy::ForeignKey;
 use crate::quote::ident;
 use crate::sqlite::deploy::tables::UserTable;
-use crate::sqlite::errors::failed;
+use crate::sqlite::query;
 use model::Failure;
 use rusqlite::Connection;
 use std::collections::BTreeMap;
@@ -26,10 +26,7 @@ pub(in crate::sqlite) fn count(
     foreign_key: &ForeignKey,
 ) -> Result<i64, Failure> {
     let sql = format!("SELECT count(*) FROM {}", without_parent(child, foreign_key));
-    connection
-        .prepare_cached(&sql)
-        .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
-        .map_err(failed("count rows without a parent"))
+    query::value(connection, "count rows without a parent", &sql, [])
 }
 
 /// `"child" AS c WHERE …`: the rows of `child` that refer to nothing.

@@ -12,7 +12,7 @@
 
 use crate::quote::ident;
 use crate::sqlite::details::CatalogTable;
-use crate::sqlite::errors::failed;
+use crate::sqlite::query;
 use crate::sqlite::tracking::log_table::log_name;
 use crate::synchronization::change::Change;
 use crate::upload::uploaded_row::UploadedRow;
@@ -79,11 +79,8 @@ impl OwnEntries {
 
 /// The last entry of the log of `table`; 0 where there is none.
 pub(in crate::sqlite) fn end_of_log(connection: &Connection, table: &str) -> Result<i64, Failure> {
-    let log = ident(&log_name(table));
-    connection
-        .prepare_cached(&format!("SELECT coalesce(max(sequence), 0) FROM {log}"))
-        .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
-        .map_err(failed("read the end of a log"))
+    let sql = format!("SELECT coalesce(max(sequence), 0) FROM {}", ident(&log_name(table)));
+    query::value(connection, "read the end of a log", &sql, [])
 }
 
 /// SQLite's count of changes at a moment, with what is not the rows' own taken out. It includes the
@@ -115,10 +112,8 @@ impl Tally {
 
 /// What our triggers and statements have written: entries of logs, and notes about conflicts.
 fn our_entries(connection: &Connection, tables: &[Arc<CatalogTable>]) -> Result<i64, Failure> {
-    let mut entries = connection
-        .prepare_cached("SELECT coalesce(max(conflict_id), 0) FROM syncline_conflict")
-        .and_then(|mut statement| statement.query_row([], |row| row.get::<_, i64>(0)))
-        .map_err(failed("count what an upload changes"))?;
+    let sql = "SELECT coalesce(max(conflict_id), 0) FROM syncline_conflict";
+    let mut entries: i64 = query::value(connection, "count what an upload changes", sql, [])?;
     for table in tables.iter().filter(|table| table.published.direction.downloads()) {
         entries += end_of_log(connection, &table.published.name)?;
     }
