@@ -16,6 +16,7 @@ pub(crate) use waiting::{
 
 use crate::digest::digest;
 use crate::script::{Event, Script};
+use crate::sql::json;
 use crate::synchronization::{Held, Session};
 use deciding::Decided;
 use held::{HeldTable, Shapes};
@@ -249,15 +250,9 @@ impl<D> Catalog<D> {
     where
         D: Default,
     {
-        if session.deployment != self.deployment {
-            return Err(Failure::new(Code::Superseded, "a new model was deployed in the meantime"));
-        }
-        let version = self.versions.iter().find(|v| v.name == session.script_version);
-        let by_name: HashMap<&str, &Arc<CatalogTable<D>>> = version
-            .iter()
-            .flat_map(|version| &version.tables)
-            .map(|table| (table.published.name.as_str(), table))
-            .collect();
+        let tables = self.version_of(session)?.tables.iter();
+        let by_name: HashMap<&str, &Arc<CatalogTable<D>>> =
+            tables.map(|table| (table.published.name.as_str(), table)).collect();
         let find = |table: &PublishedTable| {
             by_name.get(table.name.as_str()).map(|table| (*table).clone()).ok_or_else(|| {
                 Failure::new(Code::Bug, format!("table {} is not in the catalog", table.name))
@@ -285,20 +280,16 @@ fn tables<D: DeserializeOwned>(
     rows: &DeployedRows,
     version: &str,
 ) -> Result<Vec<Arc<CatalogTable<D>>>, Failure> {
-    let unreadable =
-        |what: &str, error| Failure::new(Code::Bug, format!("{what} does not parse")).source(error);
     let mut tables = Vec::new();
     let mut places = HashMap::new();
     for (_, published, rule, details) in rows.tables.iter().filter(|row| row.0 == version) {
-        let outward: PublishedTable = serde_json::from_str(published)
-            .map_err(|error| unreadable("a deployed table", error))?;
-        let garbled = |error| unreadable("what is noted of a deployed table", error);
-        let Local { local } = serde_json::from_str(details).map_err(garbled)?;
+        let outward: PublishedTable = json(published)?;
+        let Local { local } = json(details)?;
         let mut published = outward.clone();
         if local.len() == published.width() {
             published.columns = local;
         }
-        let details = serde_json::from_str(details).map_err(garbled)?;
+        let details = json(details)?;
         places.insert(published.name.clone(), tables.len());
         let (conflict_rule, scripts) = (rule.clone(), BTreeMap::new());
         tables.push(CatalogTable { published, outward, conflict_rule, details, scripts });

@@ -2,6 +2,7 @@
 
 use crate::deploy::SystemTables;
 use model::{Code, Failure};
+use serde::de::DeserializeOwned;
 
 /// A row whose columns are texts.
 pub(crate) type TextRow = Vec<Option<String>>;
@@ -103,6 +104,16 @@ pub(crate) trait Sql {
 /// The text in a column; empty where it is NULL.
 pub(crate) fn text(row: &TextRow, column: usize) -> String {
     row.get(column).cloned().flatten().unwrap_or_default()
+}
+
+/// What is stored as JSON.
+pub(crate) fn json<T: DeserializeOwned>(text: &str) -> Result<T, Failure> {
+    serde_json::from_str(text).map_err(|error| unreadable().source(error))
+}
+
+/// The failure of reading what a deployment has stored.
+pub(crate) fn unreadable() -> Failure {
+    Failure::new(Code::Drift, "the stored table definitions cannot be read")
 }
 
 /// The number in a column.

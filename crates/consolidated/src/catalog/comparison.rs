@@ -136,7 +136,7 @@ impl<D> Catalog<D> {
         Ok(held.schema.tables.iter().enumerate().map(table).collect())
     }
 
-    fn version_of(&self, session: &Session) -> Result<&Version<D>, Failure> {
+    pub(super) fn version_of(&self, session: &Session) -> Result<&Version<D>, Failure> {
         if session.deployment != self.deployment {
             return Err(Failure::new(Code::Superseded, "a new model was deployed in the meantime"));
         }

@@ -2,7 +2,8 @@
 
 use super::table::CatalogTable;
 use crate::script::{Event, Script};
-use model::{Code, Failure, PublishedTable};
+use crate::sql::{json, unreadable};
+use model::{Failure, PublishedTable};
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -68,12 +69,4 @@ pub(super) fn tables<D: DeserializeOwned>(
         tables.insert(fingerprint.clone(), HeldTable { projection: json(projection)?, table });
     }
     Ok(tables)
-}
-
-fn json<T: DeserializeOwned>(text: &str) -> Result<T, Failure> {
-    serde_json::from_str(text).map_err(|error| unreadable().source(error))
-}
-
-fn unreadable() -> Failure {
-    Failure::new(Code::Drift, "the stored table definitions cannot be read")
 }

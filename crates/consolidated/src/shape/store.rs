@@ -6,8 +6,8 @@ use super::identity::Declared;
 use super::{Identities, Shape, TableIdentity};
 use crate::deploy::format;
 use crate::quote::literal;
-use crate::sql::{Sql, TextRow};
-use model::{Code, Failure, PublishedTable};
+use crate::sql::{Sql, TextRow, json, text, unreadable};
+use model::{Failure, PublishedTable};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A row as texts; numbers too, which the columns' types make numbers again.
@@ -104,14 +104,14 @@ impl Past {
         let mut query = |query: &str| sql.bookkeep("read the shapes", query, &[]);
         let deployment =
             query("SELECT CAST(value AS text) FROM {}syncline_system WHERE name = 'deployment'")?;
-        past.deployment = number(deployment.first(), 0).unwrap_or_default();
+        past.deployment = deployment.first().and_then(|row| number(row, 0)).unwrap_or_default();
         let held = "SELECT script_version, CAST(held_deployment AS text) FROM {}syncline_remote";
         for row in query(held)? {
-            let (script_version, held) = (text(Some(&row), 0), number(Some(&row), 1));
+            let (script_version, held) = (text(&row, 0), number(&row, 1));
             past.remotes.push(KnownRemote { script_version, held });
         }
         for row in query("SELECT script_version, published FROM {}syncline_table")? {
-            past.deployed.push((text(Some(&row), 0), published(&text(Some(&row), 1))?));
+            past.deployed.push((text(&row, 0), json(&text(&row, 1))?));
         }
         for stored in [COLUMN, SHAPE, HELD] {
             let columns: Vec<String> =
@@ -131,16 +131,16 @@ impl Past {
     fn understand(&mut self) -> Result<(), Failure> {
         let rows = |table: &Stored| self.rows.get(table.name).into_iter().flatten();
         for row in rows(&SYSTEM) {
-            match text(Some(row), 0).as_str() {
-                NEXT => self.identities.next = number(Some(row), 1).unwrap_or_default(),
-                _ => self.applied = json(&text(Some(row), 1))?,
+            match text(row, 0).as_str() {
+                NEXT => self.identities.next = number(row, 1).unwrap_or_default(),
+                _ => self.applied = json(&text(row, 1))?,
             }
         }
         for row in rows(&COLUMN) {
-            let (Some(id), Some(table)) = (number(Some(row), 0), number(Some(row), 1)) else {
+            let (Some(id), Some(table)) = (number(row, 0), number(row, 1)) else {
                 return Err(unreadable());
             };
-            let known = self.identities.tables.entry(text(Some(row), 2));
+            let known = self.identities.tables.entry(text(row, 2));
             let known =
                 known.or_insert_with(|| TableIdentity { id: table, columns: BTreeMap::new() });
             if let Some(name) = &row[3] {
@@ -148,18 +148,17 @@ impl Past {
             }
         }
         for row in rows(&SHAPE) {
-            let (Some(table), Some(deployment)) = (number(Some(row), 1), number(Some(row), 5))
-            else {
+            let (Some(table), Some(deployment)) = (number(row, 1), number(row, 5)) else {
                 return Err(unreadable());
             };
             self.shapes.push(Shape {
-                published: published(&text(Some(row), 2))?,
+                published: json(&text(row, 2))?,
                 table,
-                columns: json(&text(Some(row), 3))?,
-                deployed_at: text(Some(row), 4),
+                columns: json(&text(row, 3))?,
+                deployed_at: text(row, 4),
                 deployment,
                 superseded_at: row[6].clone(),
-                superseded: number(Some(row), 7),
+                superseded: number(row, 7),
             });
         }
         Ok(())
@@ -229,22 +228,6 @@ pub(super) fn shape_row(shape: &Shape) -> Row {
     ]
 }
 
-fn text(row: Option<&Row>, column: usize) -> String {
-    row.and_then(|row| row.get(column).cloned().flatten()).unwrap_or_default()
-}
-
-fn number(row: Option<&Row>, column: usize) -> Option<i64> {
+fn number(row: &Row, column: usize) -> Option<i64> {
     text(row, column).parse().ok()
-}
-
-fn published(text: &str) -> Result<PublishedTable, Failure> {
-    json(text)
-}
-
-fn json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Failure> {
-    serde_json::from_str(text).map_err(|error| unreadable().source(error))
-}
-
-fn unreadable() -> Failure {
-    Failure::new(Code::Drift, "the stored table definitions cannot be read")
 }

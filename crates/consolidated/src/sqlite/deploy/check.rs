@@ -1,11 +1,12 @@
 //! Compares the models, the deployment and the database.
 
-use super::installed::{actual_objects, table_exists};
+use super::installed::{actual_objects, recorded_objects, table_exists};
 use crate::administration::drift::{self, Strayed};
 use crate::administration::{Finding, Severity};
 use crate::sqlite::deploy::scripts::UNJOURNALED;
 use crate::sqlite::deploy::tables;
 use crate::sqlite::errors::failed;
+use crate::sqlite::query;
 use crate::sqlite::tracking;
 use crate::sqlite::tracking::firing;
 use model::Failure;
@@ -15,14 +16,8 @@ use std::collections::BTreeSet;
 /// Deployed objects that are missing or have changed.
 pub(in crate::sqlite) fn drift(connection: &Connection) -> Result<Vec<Finding>, Failure> {
     let actual = actual_objects(connection)?;
-    let mut statement = connection
-        .prepare("SELECT name, kind, table_name, sql FROM syncline_object ORDER BY name")
-        .map_err(failed("list the deployed objects"))?;
-    let mut rows = statement.query([]).map_err(failed("list the deployed objects"))?;
     let (mut strayed, mut deployed, mut tracked) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
-    while let Some(row) = rows.next().map_err(failed("list the deployed objects"))? {
-        let read = |column| row.get::<_, String>(column).map_err(failed("read an object"));
-        let (name, kind, table, sql) = (read(0)?, read(1)?, read(2)?, read(3)?);
+    for (name, (kind, table, sql)) in recorded_objects(connection)? {
         tracked.insert(table.clone());
         let actual = actual.get(&name);
         if actual == Some(&sql) {
@@ -92,19 +87,15 @@ fn not_followed(
 /// Triggers of the user's on tables whose scripts were generated when there was none: they need
 /// scripts that undo what a trigger did when a row is refused.
 fn new_triggers(connection: &Connection) -> Result<Vec<Finding>, Failure> {
-    let reading = failed("look for new triggers");
-    let mut statement = connection
-        .prepare(
-            "SELECT DISTINCT table_name FROM syncline_script
-             WHERE script LIKE 'INSERT OR ' || ?1 || ' %' OR script LIKE 'UPDATE OR ' || ?1 || ' %'
-             ORDER BY table_name",
-        )
-        .map_err(&reading)?;
-    let tables = statement
-        .query_map([UNJOURNALED], |row| row.get(0))
-        .and_then(Iterator::collect::<rusqlite::Result<Vec<String>>>)
-        .map_err(&reading)?;
-    let triggered = tables::with_user_triggers(connection).map_err(&reading)?;
+    let doing = "look for new triggers";
+    let of = |statement: &str| format!("script LIKE '{statement} OR {UNJOURNALED} %'");
+    let sql = format!(
+        "SELECT DISTINCT table_name FROM syncline_script WHERE {} OR {} ORDER BY table_name",
+        of("INSERT"),
+        of("UPDATE"),
+    );
+    let tables: Vec<String> = query::all(connection, doing, &sql, |row| row.get(0))?;
+    let triggered = tables::with_user_triggers(connection).map_err(failed(doing))?;
     let new = tables.into_iter().filter(|table| triggered.contains(&table.to_ascii_lowercase()));
     Ok(new
         .map(|table| Finding {
