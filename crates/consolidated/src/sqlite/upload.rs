@@ -108,8 +108,8 @@ fn settle_owed(
     Ok(())
 }
 
-/// Notes the time, and that the remote holds the tables of today, for as long as older ones are kept
-/// for it.
+/// Notes the time. Notes that the remote holds the tables of today, for as long as older ones are
+/// kept for it.
 fn note(connection: &Connection, request: &UploadRequest<'_>) -> Result<(), Failure> {
     let (session, upload) = (request.session, request.progress != request.previous);
     let held = matches!(session.held, Held::Same { note: true }).then_some(session.deployment);

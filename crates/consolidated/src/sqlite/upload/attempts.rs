@@ -165,7 +165,9 @@ fn judge(attempt: &mut Attempt<'_>) -> Result<Option<Ending>, Stop> {
     attempt.rows()?;
     let mut impossible = constraint::settle_waiting(attempt)?;
     impossible.extend(&attempt.waits.no_room)?;
-    fence::written_outside(attempt, &mut impossible)?;
+    if !attempt.waits.outside.is_empty() {
+        fence::written_outside(attempt, &mut impossible)?;
+    }
     let fence_was_met = attempt.progress.fence_was_met || !impossible.is_empty();
     if fence_was_met && attempt.progress.leaves_anew {
         let none = OwedRows::within(input.spills);
