@@ -20,7 +20,6 @@ pub(super) mod batch;
 pub(super) mod binding;
 pub(super) mod held;
 pub(super) mod isolation;
-pub(super) mod key_order;
 pub(super) mod key_range;
 pub(super) mod made;
 pub(super) mod parcel;

@@ -47,11 +47,7 @@ pub(in crate::postgres) fn apply(
         false => refused.reason(&row.key(&upload.tables[table].deployed.published, table)),
     };
     let mut gathered = Gathered::default();
-    outline.visit_written(upload, &mut |table, row| {
-        isolation.take(&mut gathered, table, row, refusal(table, row)?)
-    })?;
-    isolation.end(&mut gathered)?;
-    outline.visit_deletes(upload, &mut |table, row| {
+    outline.visit(upload, &mut |table, row| {
         isolation.take(&mut gathered, table, row, refusal(table, row)?)
     })?;
     isolation.end(&mut gathered)?;

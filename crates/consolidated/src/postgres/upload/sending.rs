@@ -17,7 +17,6 @@ use crate::postgres::upload::work::Upload;
 use crate::synchronization::change::Change;
 use crate::upload::uploaded_row::{UploadedRow, event_of};
 use model::Failure;
-use std::ops::ControlFlow::{Break, Continue};
 
 /// Bytes of parameters that are sent before their answers are awaited. They are held twice, as
 /// parameters and as messages; more of them save one wait for each of the largest batches.
@@ -133,11 +132,12 @@ impl<'l, 'a> Sending<'l, 'a> {
 
     pub(in crate::postgres) fn rows(&mut self, outline: &UploadShape) -> Result<Sent, Stop> {
         let upload = self.upload;
-        let visited = outline.visit_while(upload, &mut |table, row| {
-            self.row(table, row)?;
-            Ok(if self.failed { Break(()) } else { Continue(()) })
+        outline.visit(upload, &mut |table, row| match self.failed {
+            // What is left is not sent.
+            true => Ok(()),
+            false => self.row(table, row),
         })?;
-        if visited.is_continue() {
+        if !self.failed {
             self.flush();
             self.send(true)?;
         }

@@ -1,7 +1,6 @@
 //! The contents of an upload, and the order in which its rows are applied.
 
 use crate::postgres::deploy::key_spelling::KeySpelling;
-use crate::postgres::upload::key_order;
 use crate::postgres::upload::stop::Stop;
 use crate::postgres::upload::work::Upload;
 use crate::synchronization::Applied;
@@ -9,7 +8,6 @@ use crate::synchronization::change::Change;
 use crate::upload::uploaded_row::UploadedRow;
 use model::Failure;
 use std::collections::BTreeSet;
-use std::ops::ControlFlow::{self, Break, Continue};
 
 /// What an upload consists of.
 #[derive(Default)]
@@ -122,55 +120,17 @@ impl UploadShape {
         upload: Upload<'_>,
         each: Each<'_>,
     ) -> Result<(), Stop> {
-        self.visit_while(upload, &mut |table, row| each(table, row).map(Continue)).map(|_| ())
-    }
-
-    /// The same, until `each` breaks.
-    pub(in crate::postgres) fn visit_while(&self, upload: Upload<'_>, each: EachWhile<'_>) -> Flow {
-        if self.written_while(upload, each)?.is_break() {
-            return Ok(Break(()));
-        }
-        for table in self.deleted.iter().rev() {
-            let wanted = |at: usize, change: Change| at == *table && change == Change::Delete;
-            if pass(upload, each, &wanted)?.is_break() {
-                return Ok(Break(()));
-            }
-        }
-        Ok(Continue(()))
-    }
-
-    fn written_while(&self, upload: Upload<'_>, each: EachWhile<'_>) -> Flow {
         if self.in_order && !self.written.is_empty() {
-            return pass(upload, each, &|_, change| change != Change::Delete);
-        }
-        for place in &self.written {
-            let wanted = |at: usize, change: Change| {
-                Turn::of(change).is_some_and(|turn| (at, turn) == *place)
-            };
-            if pass(upload, each, &wanted)?.is_break() {
-                return Ok(Break(()));
+            pass(upload, each, &|_, change| change != Change::Delete)?;
+        } else {
+            for place in &self.written {
+                pass(upload, each, &|at, change| {
+                    Turn::of(change).is_some_and(|turn| (at, turn) == *place)
+                })?;
             }
         }
-        Ok(Continue(()))
-    }
-
-    /// Shows what is written alone.
-    pub(in crate::postgres) fn visit_written(
-        &self,
-        upload: Upload<'_>,
-        each: Each<'_>,
-    ) -> Result<(), Stop> {
-        self.written_while(upload, &mut |table, row| each(table, row).map(Continue)).map(|_| ())
-    }
-
-    /// Shows the deletes alone, children first.
-    pub(in crate::postgres) fn visit_deletes(
-        &self,
-        upload: Upload<'_>,
-        each: Each<'_>,
-    ) -> Result<(), Stop> {
         for table in self.deleted.iter().rev() {
-            pass_all(upload, each, &|at, change| at == *table && change == Change::Delete)?;
+            pass(upload, each, &|at, change| at == *table && change == Change::Delete)?;
         }
         Ok(())
     }
@@ -179,44 +139,30 @@ impl UploadShape {
 /// Takes a row of the table at a position.
 type Each<'e> = &'e mut dyn FnMut(usize, &UploadedRow<'_>) -> Result<(), Stop>;
 
-/// The same, and says whether it wants more.
-type EachWhile<'e> = &'e mut dyn FnMut(usize, &UploadedRow<'_>) -> Flow;
-
-/// Whether all rows were shown.
-type Flow = Result<ControlFlow<()>, Stop>;
-
-fn pass_all(
+/// Shows the rows of the batches that are `wanted`.
+fn pass(
     upload: Upload<'_>,
     each: Each<'_>,
     wanted: &dyn Fn(usize, Change) -> bool,
 ) -> Result<(), Stop> {
-    pass(upload, &mut |table, row| each(table, row).map(Continue), wanted).map(|_| ())
-}
-
-fn pass(upload: Upload<'_>, each: EachWhile<'_>, wanted: &dyn Fn(usize, Change) -> bool) -> Flow {
-    let mut flow = Ok(Continue(()));
+    let mut shown = Ok(());
     (upload.request.batches)(&mut |batch| {
         // What is left is passed over.
-        if !matches!(flow, Ok(Continue(()))) || !wanted(batch.table, batch.change) {
+        if shown.is_err() || !wanted(batch.table, batch.change) {
             return Ok(());
         }
-        let published = &upload.tables[batch.table].deployed.published;
-        let sorted = key_order::sorted(&batch, published)?;
+        let width = upload.tables[batch.table].deployed.published.width();
         let mut row = UploadedRow::default();
         let mut rest = batch.rows;
-        for at in 0..batch.count as usize {
-            rest = row.read(
-                sorted.as_ref().map_or(rest, |rows| rows[at]),
-                batch.change,
-                published.width(),
-            )?;
+        for _ in 0..batch.count {
+            rest = row.read(rest, batch.change, width)?;
             upload.pulse.pass_row()?;
-            flow = each(batch.table, &row);
-            if !matches!(flow, Ok(Continue(()))) {
+            shown = each(batch.table, &row);
+            if shown.is_err() {
                 break;
             }
         }
         Ok(())
     })?;
-    flow
+    shown
 }
