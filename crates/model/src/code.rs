@@ -433,11 +433,9 @@ codes! {
     /// Two different spellings of the table's key may be equal for the consolidated database, as in
     /// a nondeterministic collation, citext, interval, jsonb or numeric without a scale. Remotes
     /// compare keys character by character: they would have two rows where the consolidated
-    /// database has one, or lose a row by a change of spelling. A table with such a key that was
-    /// deployed by a version without this check still works: `deploy` and `check` name it, and
-    /// uploaded rows whose key is not spelled as in the consolidated database are rejected. Give
-    /// the column a type with one spelling for each value (text in a deterministic collation,
-    /// numeric with a scale, uuid), give the table another primary key, or leave it out.
+    /// database has one, or lose a row by a change of spelling. Give the column a type with one
+    /// spelling for each value (text in a deterministic collation, numeric with a scale, uuid),
+    /// give the table another primary key, or leave it out.
     6150 AmbiguousKey Operator false
         "give the key a type with one spelling for each value, or leave the table out";
     /// A published table or column was dropped or renamed, and no model declares it, but remotes

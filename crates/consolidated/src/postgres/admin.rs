@@ -5,10 +5,10 @@ use crate::administration::{Finding, Undeployment};
 use crate::connection::Administration;
 use crate::deploy::{ForeignKey, Intent, format};
 use crate::postgres::connect::Role;
-use crate::postgres::deploy::installed::{self, text};
+use crate::postgres::deploy::installed::text;
 use crate::postgres::deploy::plan::{Plan, PostgresSchema};
 use crate::postgres::deploy::tables::{self, UserTable};
-use crate::postgres::deploy::{self, check, key_spelling};
+use crate::postgres::deploy::{self, check};
 use crate::postgres::download::guard::Guard;
 use crate::postgres::errors::failed;
 use crate::postgres::incarnation;
@@ -47,29 +47,6 @@ impl Admin {
         format::is_known(&mut link)?;
         Ok(Admin { link, url: url.clone(), search_path })
     }
-
-    /// Keys that remotes cannot use, of tables that are not deployed yet. For deployed tables, a
-    /// notice says what it means.
-    fn doubtful_keys(&mut self, plan: &mut Plan) -> Result<Vec<key_spelling::Doubt>, Failure> {
-        let mut doubts: Vec<key_spelling::Doubt> =
-            plan.tables().filter_map(|table| table.details.doubt.clone()).collect();
-        doubts.dedup();
-        let mut fresh = Vec::new();
-        if doubts.is_empty() {
-            return Ok(fresh);
-        }
-        let deployed = match format::is_deployed(&mut self.link)? {
-            true => installed::deployed_keys(&mut self.link)?,
-            false => Vec::new(),
-        };
-        for doubt in doubts {
-            match deployed.contains(&(doubt.table.clone(), doubt.key.clone())) {
-                true => plan.notices.push(doubt.notice()),
-                false => fresh.push(doubt),
-            }
-        }
-        Ok(fresh)
-    }
 }
 
 impl Sql for Admin {
@@ -92,10 +69,12 @@ impl Steward for Admin {
     }
 
     fn doubts(&mut self, plan: &mut Plan) -> Result<Vec<Doubt>, Failure> {
-        let doubtful = self.doubtful_keys(plan)?;
-        let doubt =
-            |key: &key_spelling::Doubt| Doubt { refusal: key.refusal(), finding: key.finding() };
-        Ok(doubtful.iter().map(doubt).collect())
+        let mut doubtful: Vec<_> =
+            plan.tables().filter_map(|it| it.details.doubt.as_ref()).collect();
+        doubtful.dedup();
+        let doubts =
+            doubtful.iter().map(|it| Doubt { refusal: it.refusal(), finding: it.finding() });
+        Ok(doubts.collect())
     }
 
     fn realize(

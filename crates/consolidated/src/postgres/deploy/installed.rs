@@ -5,7 +5,7 @@ use crate::postgres::deploy::tables::VERSION;
 use crate::postgres::errors::failed;
 use crate::postgres::link::{Link, Row};
 use crate::quote::literal;
-use model::{Code, Failure, PublishedTable};
+use model::{Code, Failure};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Every object of Syncline with its definition, as the database tells it.
@@ -91,21 +91,4 @@ fn from_the_future(
     }
     let rows = link.query(&sql, &[]).map_err(failed("look for versions of another server"))?;
     rows.iter().map(|row| text(row, 0)).collect()
-}
-
-/// The tables that are deployed, each with the columns of its key.
-pub(in crate::postgres) fn deployed_keys(
-    link: &mut Link,
-) -> Result<Vec<(String, Vec<String>)>, Failure> {
-    let sql = "SELECT published FROM syncline.syncline_table";
-    let mut keys = Vec::new();
-    for row in link.query(sql, &[]).map_err(failed("read what is deployed"))? {
-        let table: PublishedTable = serde_json::from_str(&text(&row, 0)?).map_err(|error| {
-            Failure::new(Code::Drift, "the system tables differ from those that deploy created")
-                .source(error)
-        })?;
-        let columns = table.key.iter().filter_map(|at| table.columns.get(usize::from(*at)));
-        keys.push((table.name.clone(), columns.cloned().collect()));
-    }
-    Ok(keys)
 }

@@ -6,9 +6,8 @@
 //!     range in its canonical form, rounded digits. There is one notation for each key, so a key in
 //!     another one is refused.
 //! Y2. It stores several notations that it regards as equal, in a nondeterministic collation or as
-//!     numeric without a scale. `deploy` refuses such a key. If one was deployed before, a row must
-//!     have the notation of the center. Other notations are refused, and so is a delete that is one
-//!     half of a change of notation.
+//!     numeric without a scale. `deploy` refuses such a key. A key that becomes one afterwards lost
+//!     a trigger for that, so its table is not served until it is deployed again.
 //!
 //! This file decides what a value alone can show ([`KeySpelling::keeps`]). For the rest the
 //! database is queried (`upload/isolation/misspelled.rs`) before any row is written.
@@ -40,8 +39,6 @@ pub(in crate::postgres) struct KeyColumn {
     /// What it takes it keeps as it is, so that there is nothing to ask until a row fails.
     #[serde(default)]
     exact: bool,
-    /// Values that it keeps apart may be equal.
-    pub(in crate::postgres) ambiguous: bool,
 }
 
 /// What a column keeps of a value.
@@ -67,15 +64,13 @@ impl KeySpelling {
         let column = |name: &String| {
             let at = columns.iter().position(|known| known == name)?;
             let (column, kind) = (table.column(name)?, types.get(at)?.kind);
-            let ambiguous = ambiguity(column, kind).is_some() && !is_lossy(column, kind);
             let (limit, asked) = (Limit::of(column, kind), is_asked(column, kind));
             let asked = asked.then(|| column.base_type.clone());
             let exact = column.kind == 'e' && !column.is_array();
-            Some(KeyColumn { at, limit, asked, exact, ambiguous })
+            Some(KeyColumn { at, limit, asked, exact })
         };
         let columns: Vec<KeyColumn> = table.key.iter().filter_map(column).collect();
-        let says_something =
-            |c: &KeyColumn| c.ambiguous || c.asked.is_some() || c.limit != Limit::Nothing;
+        let says_something = |c: &KeyColumn| c.asked.is_some() || c.limit != Limit::Nothing;
         columns.iter().any(says_something).then_some(KeySpelling { columns })
     }
 
@@ -92,13 +87,7 @@ impl KeySpelling {
 
     /// Whether the database has to be asked about keys before rows are applied.
     pub(in crate::postgres) fn is_asked(&self) -> bool {
-        let asked = |column: &KeyColumn| column.asked.is_some() && !column.exact;
-        self.columns.iter().any(|column| asked(column) || column.ambiguous)
-    }
-
-    /// Whether one key may be spelled in several ways.
-    pub(in crate::postgres) fn is_ambiguous(&self) -> bool {
-        self.columns.iter().any(|column| column.ambiguous)
+        self.columns.iter().any(|column| column.asked.is_some() && !column.exact)
     }
 }
 
@@ -167,7 +156,7 @@ fn is_asked(column: &UserColumn, kind: Kind) -> bool {
 
 /// Why keys in this column may be one to the center and several at a remote, or the other way
 /// round.
-pub(in crate::postgres) fn ambiguity(column: &UserColumn, kind: Kind) -> Option<String> {
+fn ambiguity(column: &UserColumn, kind: Kind) -> Option<String> {
     if is_lossy(column, kind) {
         return Some(
             "different numbers may be equal at a remote, which stores them as REAL".into(),
@@ -187,13 +176,11 @@ fn is_lossy(column: &UserColumn, kind: Kind) -> bool {
         && column.numeric_digits().is_none_or(|digits| digits > DOUBLE_DIGITS)
 }
 
-/// A key that `deploy` refuses, unless it runs already.
+/// A key that `deploy` refuses.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::postgres) struct Doubt {
-    pub(in crate::postgres) table: String,
-    pub(in crate::postgres) key: Vec<String>,
-    column: String,
-    why: String,
+    table: String,
+    message: String,
 }
 
 impl Doubt {
@@ -206,33 +193,20 @@ impl Doubt {
         table.key.iter().find_map(|name| {
             let at = columns.iter().position(|known| known == name)?;
             let why = ambiguity(table.column(name)?, types.get(at)?.kind)?;
-            let (table, key) = (table.published_name(), table.key.clone());
-            Some(Doubt { table, key, column: name.clone(), why })
+            let table = table.published_name();
+            let message = format!("table {table}: its key has the column {name}: {why}");
+            Some(Doubt { table, message })
         })
     }
 
-    /// For a table that is not deployed yet.
     pub(in crate::postgres) fn refusal(&self) -> Failure {
-        let Doubt { table, column, why, .. } = self;
-        let message = format!("table {table}: its key has the column {column}: {why}");
-        Failure::new(Code::AmbiguousKey, message).table(table.as_str())
+        Failure::new(Code::AmbiguousKey, self.message.clone()).table(self.table.as_str())
     }
 
     /// The same for `check`.
     pub(in crate::postgres) fn finding(&self) -> Finding {
-        let message = format!("{} (E{})", self.refusal().message(), Code::AmbiguousKey.number());
+        let message = format!("{} (E{})", self.message, Code::AmbiguousKey.number());
         Finding { severity: Severity::Error, table: Some(self.table.clone()), message }
-    }
-
-    /// Of a table that remotes have already.
-    pub(in crate::postgres) fn notice(&self) -> String {
-        let Doubt { table, column, why, .. } = self;
-        format!(
-            "{table}: its key has the column {column}: {why}. It is deployed already and still \
-             works: uploaded rows whose key is not spelled as at the center are rejected. Give the \
-             table a key of a type that has one spelling (E{})",
-            Code::AmbiguousKey.number()
-        )
     }
 }
 

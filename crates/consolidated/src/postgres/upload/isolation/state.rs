@@ -14,7 +14,6 @@ use crate::postgres::upload::stop::{Stop, stopped};
 use crate::postgres::upload::work::Upload;
 use crate::script::Event;
 use crate::synchronization::change::Change;
-use crate::upload::row_map::RowMap;
 use crate::upload::uploaded_row::{UploadedRow, event_of};
 use crate::upload::waiting::WaitingRows;
 use model::Failure;
@@ -43,8 +42,6 @@ pub(in crate::postgres) struct Isolation<'l, 'a> {
     /// Rows that leave the partition, as they may: applied when all others are, so that these
     /// do not lose their parent before.
     pub(super) leaving: WaitingRows,
-    /// Rows that an upload tried to have in another spelling, in vain.
-    pub(in crate::postgres) respelled: RowMap,
     /// The scripts that were run.
     prepared: HashSet<(usize, Event)>,
     /// Rows whose errors were logged with what no remote may see.
@@ -71,7 +68,6 @@ impl<'l, 'a> Isolation<'l, 'a> {
             before: "",
             present: HashMap::new(),
             leaving: WaitingRows::within(upload.spills),
-            respelled: RowMap::within(upload.spills),
             prepared: HashSet::new(),
             details_logged: 0,
             silent: HashMap::new(),
