@@ -105,8 +105,11 @@ impl<'a> Batch<'a> {
         self.statement.set_based
     }
 
-    /// Adds a row, or says why no column can hold it.
+    /// Adds a row, or says why its key or another column cannot hold it as it is.
     pub(in crate::postgres) fn add(&mut self, row: &UploadedRow<'_>) -> Result<(), Reason> {
+        if let Some(reason) = misspelled_key(self.table, row) {
+            return Err(reason);
+        }
         self.marks.clear();
         self.marks.extend(self.parameters.iter().map(Vec::len));
         for (position, slot) in self.statement.slots.iter().enumerate() {
@@ -210,20 +213,16 @@ pub(in crate::postgres) fn call<'a>(
 }
 
 /// A key that the database would spell otherwise, which makes it another key at the remote.
-pub(in crate::postgres) fn misspelled_key(table: &Table, row: &UploadedRow<'_>) -> Option<Reason> {
-    table.deployed.published.key.iter().map(|at| usize::from(*at)).find_map(|at| {
-        let details = &table.deployed.details;
-        let column = &details.columns[at];
-        let keeps = |value| {
-            let spelling = details.spelling.as_ref();
-            column.keeps_spelling(value) && spelling.is_none_or(|s| s.keeps(at, column, value))
-        };
-        let respelled = (!keeps(row.new[at])).then_some(row.new[at]);
-        respelled.map(|value| {
-            let name = &table.deployed.published.columns[at];
-            let text = value.display();
-            (Code::RowRefused, format!("column {name}: the database spells {text} differently"))
-        })
+fn misspelled_key(table: &Table, row: &UploadedRow<'_>) -> Option<Reason> {
+    let (published, details) = (&table.deployed.published, &table.deployed.details);
+    let respelled = published.key.iter().map(|at| usize::from(*at)).find(|at| {
+        let (column, value) = (&details.columns[*at], row.new[*at]);
+        let spelling = details.spelling.as_ref();
+        !column.keeps_spelling(value) || spelling.is_some_and(|it| !it.keeps(*at, column, value))
+    });
+    respelled.map(|at| {
+        let (name, text) = (&published.columns[at], row.new[at].display());
+        (Code::RowRefused, format!("column {name}: the database spells {text} differently"))
     })
 }
 

@@ -6,7 +6,7 @@
 use crate::catalog::{Catalog, DeployedRows};
 use crate::postgres::catalog::table::Table;
 use crate::postgres::deploy::details::TableDetails;
-use crate::postgres::upload::batch::{Batch, misspelled_key};
+use crate::postgres::upload::batch::Batch;
 use crate::postgres::values::{ColumnType, NumericAs};
 use crate::synchronization::Session;
 use crate::synchronization::change::Change;
@@ -81,11 +81,7 @@ impl Binding {
         let (mut row, mut rest) = (UploadedRow::default(), rows);
         while !rest.is_empty() {
             rest = row.read(rest, change, width)?;
-            let added = match misspelled_key(&self.table, &row) {
-                Some(reason) => Err(reason),
-                None => batch.add(&row),
-            };
-            added.map_err(|(code, reason)| Failure::new(code, reason))?;
+            batch.add(&row).map_err(|(code, reason)| Failure::new(code, reason))?;
         }
         batch.finish();
         Ok(batch.bytes())

@@ -10,14 +10,12 @@ pub(in crate::postgres) mod group;
 mod halves;
 pub(super) mod lookup;
 pub(super) mod misspelled;
-mod originals;
 pub(super) mod report;
 pub(in crate::postgres) mod state;
 pub(in crate::postgres) mod taken_along;
 
 use crate::postgres::link::Link;
-use crate::postgres::upload::batch::Reason;
-use crate::postgres::upload::isolation::group::{Group, next_group, turn};
+use crate::postgres::upload::isolation::group::{Gathering, Group, groups, turn};
 use crate::postgres::upload::isolation::state::Isolation;
 use crate::postgres::upload::record::UploadRecord;
 use crate::postgres::upload::shape::UploadShape;
@@ -46,16 +44,20 @@ pub(in crate::postgres) fn apply(
         true => Ok(None),
         false => refused.reason(&row.key(&upload.tables[table].deployed.published, table)),
     };
-    let mut gathered = Gathered::default();
+    let mut gathering = Gathering::default();
     outline.visit(upload, &mut |table, row| {
-        isolation.take(&mut gathered, table, row, refusal(table, row)?)
+        let refusal = match refusal(table, row)? {
+            None => isolation.misfit(table, row)?,
+            refusal => refusal,
+        };
+        match refusal {
+            Some(reason) => Ok(isolation.reject(table, row.change, row.bytes, reason)?),
+            None => isolation.unless_it_leaves(gathering.add(table, row.change, row.bytes)),
+        }
     })?;
-    isolation.end(&mut gathered)?;
-    let leaving = isolation.leaving.take();
-    let mut rest = leaving.rows();
-    while let Some((group, others)) = next_group(rest) {
+    isolation.unless_it_leaves(gathering.end())?;
+    for group in groups(isolation.leaving.take().rows()) {
         isolation.group(group)?;
-        rest = others;
     }
     isolation.settle_waiting()?;
     taken_along::reject(&mut isolation, outline)?;
@@ -63,57 +65,16 @@ pub(in crate::postgres) fn apply(
     Ok(isolation.record)
 }
 
-/// Rows that have not been applied yet, of one table with one change.
-#[derive(Default)]
-struct Gathered {
-    group: Option<Group>,
-    bytes: usize,
-}
-
 impl Isolation<'_, '_> {
-    /// Adds a row to those that are applied together, and applies them when they are enough.
-    fn take(
-        &mut self,
-        gathered: &mut Gathered,
-        table: usize,
-        row: &UploadedRow<'_>,
-        refusal: Option<Reason>,
-    ) -> Result<(), Stop> {
-        let (place, bytes) = ((table, row.change), gathered.bytes);
-        let same = gathered.group.as_ref().is_some_and(|group| group.takes(place, bytes));
-        if !same {
-            self.end(gathered)?;
-        }
-        let refusal = match refusal {
-            None => self.misfit(table, row)?,
-            refusal => refusal,
-        };
-        if let Some(reason) = refusal {
-            return Ok(self.reject(table, row.change, row.bytes, reason)?);
-        }
-        gathered.bytes += row.bytes.len();
-        let (change, rows) = (row.change, Vec::new());
-        let group = gathered.group.get_or_insert(Group { table, change, rows });
-        group.rows.push(row.bytes.to_vec());
-        Ok(())
-    }
-
-    /// Applies the rows that were gathered last.
-    fn end(&mut self, gathered: &mut Gathered) -> Result<(), Stop> {
-        let Gathered { group, .. } = std::mem::take(gathered);
+    /// Applies a group, where there is one, and keeps the rows that leave for later.
+    fn unless_it_leaves(&mut self, group: Option<Group>) -> Result<(), Stop> {
         let Some(group) = group else { return Ok(()) };
-        self.unless_it_leaves(group)?;
-        self.write_conflicts()
-    }
-
-    /// Applies a group, and keeps the rows that leave for later.
-    fn unless_it_leaves(&mut self, group: Group) -> Result<(), Stop> {
         let mut group = misspelled::refuse_misspelled(self, group)?;
         let (table, change) = (group.table, group.change);
-        if change == Change::Update && self.table(table).deployed.details.may_leave {
-            let Some(inside) = self.inside(table, change, &group.rows)? else {
-                return self.group(group);
-            };
+        if change == Change::Update
+            && self.table(table).deployed.details.may_leave
+            && let Some(inside) = self.inside(table, change, &group.rows)?
+        {
             let published = &self.table(table).deployed.published;
             let mut staying = Vec::new();
             for bytes in group.rows {
@@ -125,7 +86,8 @@ impl Isolation<'_, '_> {
             }
             group.rows = staying;
         }
-        self.group(group)
+        self.group(group)?;
+        self.write_conflicts()
     }
 
     /// Keeps an update by which a row leaves until all others are applied.
@@ -146,11 +108,9 @@ impl Isolation<'_, '_> {
                 return Ok(());
             }
             waiting.sort_by_key(turn);
-            let mut rest = waiting.rows();
-            while let Some((group, others)) = next_group(rest) {
+            for group in groups(waiting.rows()) {
                 self.group(group)?;
                 self.write_conflicts()?;
-                rest = others;
             }
             if self.waiting_rows.len() >= before {
                 break;

@@ -11,8 +11,7 @@
 use crate::postgres::download::owed;
 use crate::postgres::errors::unreadable;
 use crate::postgres::link::{Call, Link};
-use crate::postgres::upload::batch::are_enough;
-use crate::postgres::upload::isolation::group::Group;
+use crate::postgres::upload::isolation::group::{Gathering, Group};
 use crate::postgres::upload::isolation::state::Isolation;
 use crate::postgres::upload::record::UploadRecord;
 use crate::postgres::upload::shape::UploadShape;
@@ -83,19 +82,17 @@ impl Made {
     fn compare(
         &mut self,
         isolation: &mut Isolation<'_, '_>,
-        rows: Vec<(usize, Vec<u8>)>,
+        group: Option<Group>,
     ) -> Result<(), Stop> {
-        let Some((table, _)) = rows.first() else { return Ok(()) };
-        let table = *table;
-        let images: Vec<Vec<u8>> = rows.into_iter().map(|(_, image)| image).collect();
-        let stored = match isolation.fetch(table, Change::Insert, &images) {
+        let Some(Group { table, change, rows: images }) = group else { return Ok(()) };
+        let stored = match isolation.fetch(table, change, &images) {
             // What cannot be read cannot be compared with what comes later either.
             Err(Stop::Refused(..)) => return Ok(()),
             stored => stored?,
         };
         let published = &isolation.table(table).deployed.published;
         for image in &images {
-            let key = isolation.read(table, Change::Insert, image)?.key(published, table).1;
+            let key = isolation.read(table, change, image)?.key(published, table).1;
             if let Some(now) = stored.get(&key).filter(|now| *now != image) {
                 self.add(&published.name, key, image, now);
             }
@@ -145,8 +142,7 @@ pub(in crate::postgres) fn note(
     let mut made = Made::default();
     let outline = UploadShape::of(upload)?;
     let mut isolation = Isolation::new(link, upload);
-    let mut rows: Vec<(usize, Vec<u8>)> = Vec::new();
-    let mut bytes = 0;
+    let mut gathering = Gathering::default();
     outline.visit(upload, &mut |table, row| {
         if row.change == Change::Delete || !remade(table) {
             return Ok(());
@@ -155,18 +151,14 @@ pub(in crate::postgres) fn note(
         if record.tells_of(&row.key(published, table))? {
             return Ok(());
         }
-        if are_enough(rows.len(), bytes) || rows.first().is_some_and(|(first, _)| *first != table) {
-            bytes = 0;
-            made.compare(&mut isolation, std::mem::take(&mut rows))?;
-            if made.is_full() {
-                std::mem::take(&mut made).write(isolation.link, upload, counter)?;
-            }
+        // As if it were new: what is compared is what it was to become.
+        made.compare(&mut isolation, gathering.add(table, Change::Insert, row.new_image()))?;
+        if made.is_full() {
+            std::mem::take(&mut made).write(isolation.link, upload, counter)?;
         }
-        bytes += row.new_image().len();
-        rows.push((table, row.new_image().to_vec()));
         Ok(())
     })?;
-    made.compare(&mut isolation, rows)?;
+    made.compare(&mut isolation, gathering.end())?;
     Ok(made.write(link, upload, counter)?)
 }
 
@@ -200,7 +192,7 @@ pub(in crate::postgres) fn over(
     if noted.is_empty() {
         return Ok(group);
     }
-    let mut told: Vec<Group> = Vec::new();
+    let mut told = Vec::new();
     for bytes in std::mem::take(&mut group.rows) {
         let row = isolation.read(table, change, &bytes)?;
         let (_, key): RowId = row.key(published, table);
@@ -215,13 +207,8 @@ pub(in crate::postgres) fn over(
         };
         let anew = rebase(&row, &row.old, &values(now)?);
         isolation.note_told(table, change, &bytes, &anew)?;
-        match told.iter_mut().find(|group| group.change == anew.change) {
-            Some(group) => group.rows.push(anew.bytes),
-            None => told.push(Group { table, change: anew.change, rows: vec![anew.bytes] }),
-        }
+        told.push(anew.bytes);
     }
-    for group in told {
-        isolation.group(group)?;
-    }
+    isolation.group(Group { table, change, rows: told })?;
     Ok(group)
 }

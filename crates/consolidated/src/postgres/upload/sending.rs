@@ -172,17 +172,12 @@ impl<'l, 'a> Sending<'l, 'a> {
         }
         let Some(parcel) = &mut self.filling else { return Ok(()) };
         let table = &self.upload.tables[position].deployed.published;
-        let added = match batch::misspelled_key(&self.upload.tables[position], row) {
-            Some(reason) => Err(reason),
-            None => parcel.batch.add(row),
-        };
-        if added.is_ok() {
-            parcel.numbers.push(number);
+        if let Err(reason) = parcel.batch.add(row) {
+            return Ok(self.record.reject(&row.key(table, position), reason)?);
         }
-        match added {
-            Ok(()) if self.record.undigested => {}
-            Ok(()) => self.record.echo(table, position, row),
-            Err(reason) => self.record.reject(&row.key(table, position), reason)?,
+        parcel.numbers.push(number);
+        if !self.record.undigested {
+            self.record.echo(table, position, row);
         }
         Ok(())
     }

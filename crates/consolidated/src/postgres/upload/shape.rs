@@ -5,7 +5,7 @@ use crate::postgres::upload::stop::Stop;
 use crate::postgres::upload::work::Upload;
 use crate::synchronization::Applied;
 use crate::synchronization::change::Change;
-use crate::upload::uploaded_row::UploadedRow;
+use crate::upload::uploaded_row::{UploadedRow, each_batch};
 use model::Failure;
 use std::collections::BTreeSet;
 
@@ -145,24 +145,17 @@ fn pass(
     each: Each<'_>,
     wanted: &dyn Fn(usize, Change) -> bool,
 ) -> Result<(), Stop> {
-    let mut shown = Ok(());
-    (upload.request.batches)(&mut |batch| {
-        // What is left is passed over.
-        if shown.is_err() || !wanted(batch.table, batch.change) {
+    each_batch(upload.request.batches, |batch| {
+        if !wanted(batch.table, batch.change) {
             return Ok(());
         }
         let width = upload.tables[batch.table].deployed.published.width();
-        let mut row = UploadedRow::default();
-        let mut rest = batch.rows;
+        let (mut row, mut rest) = (UploadedRow::default(), batch.rows);
         for _ in 0..batch.count {
             rest = row.read(rest, batch.change, width)?;
             upload.pulse.pass_row()?;
-            shown = each(batch.table, &row);
-            if shown.is_err() {
-                break;
-            }
+            each(batch.table, &row)?;
         }
         Ok(())
-    })?;
-    shown
+    })
 }

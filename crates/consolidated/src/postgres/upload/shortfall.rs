@@ -21,7 +21,7 @@ use crate::postgres::errors::unreadable;
 use crate::postgres::link::{Call, Link};
 use crate::postgres::upload::batch::{self, Batch};
 use crate::postgres::upload::isolation::conflict;
-use crate::postgres::upload::isolation::group::Group;
+use crate::postgres::upload::isolation::group::Gathering;
 use crate::postgres::upload::isolation::state::Isolation;
 use crate::postgres::upload::key_range::KeyRange;
 use crate::postgres::upload::parcel::Numbers;
@@ -76,7 +76,6 @@ pub(in crate::postgres) fn duplicates(
             asking = Some((at, batch, Numbers::default()));
         }
         if let Some((_, batch, numbers)) = &mut asking
-            && batch::misspelled_key(table, row).is_none()
             && batch.add(row).is_ok()
         {
             numbers.push(this);
@@ -127,29 +126,19 @@ pub(in crate::postgres) fn settle(
     isolation.record = record;
     let fell_short = missed.fell_short;
     let mut missed = missed.numbers.iter().copied().peekable();
-    let (mut number, mut bytes) = (0, 0);
-    let mut group: Option<Group> = None;
+    let (mut number, mut gathering) = (0, Gathering::default());
     outline.visit(upload, &mut |table, row| {
         let this = number;
         number += 1;
-        if missed.next_if_eq(&this).is_none() {
-            return Ok(());
+        if missed.next_if_eq(&this).is_some()
+            && let Some(group) = gathering.add(table, row.change, row.bytes)
+        {
+            conflict::resolve_missed(&mut isolation, group)?;
+            isolation.write_conflicts()?;
         }
-        let place = (table, row.change);
-        let same = group.as_ref().is_some_and(|group: &Group| group.takes(place, bytes));
-        if !same {
-            if let Some(group) = group.take() {
-                conflict::resolve_missed(&mut isolation, group)?;
-                isolation.write_conflicts()?;
-            }
-            bytes = 0;
-        }
-        bytes += row.bytes.len();
-        let rows = || Group { table, change: row.change, rows: Vec::new() };
-        group.get_or_insert_with(rows).rows.push(row.bytes.to_vec());
         Ok(())
     })?;
-    if let Some(group) = group {
+    if let Some(group) = gathering.end() {
         conflict::resolve_missed(&mut isolation, group)?;
     }
     if !isolation.waiting_rows.is_empty() {

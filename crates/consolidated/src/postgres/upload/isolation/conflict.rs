@@ -4,15 +4,15 @@
 //! remote is owed afterwards. A row outside the partition is not a conflict: it is neither sent nor
 //! changed (S7).
 
-use crate::postgres::upload::isolation::group::{Group, Images, Rows, halve};
+use crate::postgres::upload::isolation::group::{Group, Images, Rows};
 use crate::postgres::upload::isolation::state::{Isolation, Ran};
 use crate::postgres::upload::made;
 use crate::postgres::upload::row_fault::RowFault;
 use crate::postgres::upload::stop::Stop;
 use crate::synchronization::change::Change;
+use crate::upload::halving;
 use crate::upload::uploaded_row::resolution_of;
 use crate::upload::verdict::{Found, Verdict, agrees, is_outside, leads_outside};
-use model::Code;
 use std::collections::HashSet;
 
 /// Resolves `group`. Two sides that did the same are no conflict.
@@ -165,36 +165,24 @@ fn settle(isolation: &mut Isolation<'_, '_>, group: Group, now: &Images) -> Resu
 /// Runs the rule's script, in halves where it fails. Returns the rows that it could be run for.
 fn run(isolation: &mut Isolation<'_, '_>, group: Group) -> Result<Rows, Stop> {
     let Group { table, change, rows } = group;
-    let event = resolution_of(change);
     let mut resolved = Vec::new();
-    let mut stack = vec![rows];
-    while let Some(mut rows) = stack.pop() {
-        if rows.is_empty() {
-            continue;
-        }
-        match isolation.run(table, change, event, &rows)? {
+    let failing = halving::failing(&rows, |some| {
+        Ok::<_, Stop>(match isolation.run(table, change, resolution_of(change), some)? {
             Ran::Affected(_) => {
                 isolation.keep();
-                resolved.append(&mut rows);
+                resolved.extend_from_slice(some);
+                None
             }
             Ran::Fault(fault) => {
                 isolation.undo();
-                if rows.len() > 1 {
-                    halve(rows, &mut stack);
-                    continue;
-                }
-                let reason = match fault {
-                    RowFault::Refused(reason) => {
-                        isolation.reject(table, change, &rows[0], reason)?;
-                        continue;
-                    }
-                    RowFault::NotUnique(message) => (Code::RowNotUnique, message),
-                    RowFault::References(message) => (Code::RowReferences, message),
-                };
-                for row in &rows {
-                    isolation.park(table, change, row, reason.clone())?;
-                }
+                Some(fault)
             }
+        })
+    })?;
+    for (row, fault) in failing {
+        match fault {
+            RowFault::Refused(reason) => isolation.reject(table, change, row, reason)?,
+            blocked => isolation.park(table, change, row, blocked.into_reason())?,
         }
     }
     Ok(resolved)

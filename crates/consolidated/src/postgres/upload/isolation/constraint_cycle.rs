@@ -7,21 +7,23 @@
 //! others are tried again without them.
 
 mod room;
-mod sets;
 
 use crate::postgres::deploy::details::TableDetails;
-use crate::postgres::errors::Fault;
+use crate::postgres::errors::{Fault, unreadable};
 use crate::postgres::link::{Call, RowRef};
-use crate::postgres::upload::isolation::constraint_cycle::room::Known;
+use crate::postgres::upload::batch::are_enough;
+use crate::postgres::upload::isolation::constraint_cycle::room::{Known, make_room};
 use crate::postgres::upload::isolation::group::turn;
-use crate::postgres::upload::isolation::state::Isolation;
+use crate::postgres::upload::isolation::state::{Isolation, Ran};
 use crate::postgres::upload::row_fault::{RowFault, row_fault};
 use crate::postgres::upload::stop::{Stop, stopped};
 use crate::postgres::values::row_decoder::Decoder;
 use crate::quote::ident;
+use crate::synchronization::change::Change;
+use crate::upload::halving;
 use crate::upload::row_map::RowMap;
+use crate::upload::uploaded_row::event_of;
 use crate::upload::waiting::{WaitingRow, WaitingRows};
-use sets::Sets;
 
 /// The most times that a constraint cycle is tried without the rows that failed.
 const ATTEMPTS_MAX: usize = 100;
@@ -67,9 +69,10 @@ fn together(
         .link
         .batch("SAVEPOINT constraint_cycle; SET CONSTRAINTS ALL DEFERRED")
         .map_err(stopped("set a savepoint"))?;
-    let sets = Sets::of(isolation, waiting, known)?;
     let mut failed = vec![false; waiting.len()];
-    sets.apply(isolation, &mut failed)?;
+    for set in sets(isolation, waiting, known)? {
+        set.apply(isolation, &mut failed)?;
+    }
     isolation.flush()?;
     if !failed.contains(&true) {
         check(isolation, waiting, &mut failed)?;
@@ -90,6 +93,66 @@ fn together(
         isolation.echo(*table, *change, std::slice::from_ref(row))?;
     }
     Ok(None)
+}
+
+/// Rows of one table with one change, each with its number in the constraint cycle.
+struct Set {
+    table: usize,
+    change: Change,
+    rows: Vec<(usize, Vec<u8>)>,
+}
+
+/// What is left to do for the rows of a constraint cycle, once there is room for them.
+fn sets(
+    isolation: &mut Isolation<'_, '_>,
+    waiting: &WaitingRows,
+    known: &mut Known,
+) -> Result<Vec<Set>, Stop> {
+    let mut sets: Vec<Set> = Vec::new();
+    for (number, row) in waiting.rows().iter().enumerate() {
+        let table = row.table;
+        let (change, bytes) = make_room(isolation, row, number, known)?;
+        let member = (number, bytes);
+        match sets.iter_mut().find(|set| (set.table, set.change) == (table, change)) {
+            Some(set) => set.rows.push(member),
+            None => sets.push(Set { table, change, rows: vec![member] }),
+        }
+    }
+    Ok(sets)
+}
+
+impl Set {
+    /// Applies them, and notes in `failed` which could not be. Rows that refer to each other within
+    /// one table must come in one statement, as far as it takes them.
+    fn apply(
+        &self,
+        isolation: &mut Isolation<'_, '_>,
+        failed: &mut [bool],
+    ) -> Result<(), Stop> {
+        let mut rest = &self.rows[..];
+        while !rest.is_empty() {
+            let (mut count, mut bytes) = (0, 0);
+            while count < rest.len() && !are_enough(count, bytes) {
+                bytes += rest[count].1.len();
+                count += 1;
+            }
+            let (members, others) = rest.split_at(count);
+            rest = others;
+            let failing = halving::failing(members, |some| {
+                let rows: Vec<Vec<u8>> = some.iter().map(|(_, row)| row.clone()).collect();
+                match isolation.run(self.table, self.change, event_of(self.change), &rows)? {
+                    Ran::Affected(count) if count >= rows.len() as u64 => isolation.keep(),
+                    _ => {
+                        isolation.undo();
+                        return Ok::<_, Stop>(Some(()));
+                    }
+                }
+                Ok(None)
+            })?;
+            failing.into_iter().for_each(|((number, _), ())| failed[*number] = true);
+        }
+        Ok(())
+    }
 }
 
 fn reject(isolation: &mut Isolation<'_, '_>, waiting_rows: WaitingRow) -> Result<(), Stop> {
@@ -153,12 +216,10 @@ fn orphans(
         .link
         .query(FOREIGN_KEY, &[&name, &constraint.unwrap_or_default()])
         .map_err(&asking)?;
-    let mut read = found
-        .iter()
-        .map(|row| Some((row.try_get::<String>(0).ok()?, row.try_get::<String>(1).ok()?, row)));
     let mut orphans = RowMap::within(isolation.upload.spills);
-    let Some(Some((parent, same, row))) = read.next() else { return Ok(orphans) };
-    let present: String = row.try_get(2).unwrap_or_default();
+    let Some(row) = found.first() else { return Ok(orphans) };
+    let text = |at: usize| row.try_get::<String>(at).map_err(unreadable);
+    let (parent, same, present) = (text(0)?, text(1)?, text(2)?);
     let key: Vec<_> = published.key.iter().map(|at| usize::from(*at)).collect();
     let selected: Vec<String> = key
         .iter()

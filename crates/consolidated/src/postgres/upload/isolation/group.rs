@@ -19,28 +19,48 @@ pub(in crate::postgres) struct Group {
     pub(in crate::postgres) rows: Rows,
 }
 
-impl Group {
-    /// Whether a row of this table and with this change belongs to the group, which has so many
-    /// bytes.
-    pub(in crate::postgres) fn takes(&self, place: (usize, Change), bytes: usize) -> bool {
-        (self.table, self.change) == place && !batch::are_enough(self.rows.len(), bytes)
+/// Rows on their way into groups of a size that is applied together.
+#[derive(Default)]
+pub(in crate::postgres) struct Gathering {
+    group: Option<Group>,
+    bytes: usize,
+}
+
+impl Gathering {
+    /// Adds a row. Returns the group before it, where the row belongs to the next one.
+    pub(in crate::postgres) fn add(
+        &mut self,
+        table: usize,
+        change: Change,
+        row: &[u8],
+    ) -> Option<Group> {
+        let takes = |group: &Group| {
+            (group.table, group.change) == (table, change)
+                && !batch::are_enough(group.rows.len(), self.bytes)
+        };
+        let before = match self.group.as_ref().is_some_and(takes) {
+            true => None,
+            false => self.end(),
+        };
+        self.bytes += row.len();
+        let group = self.group.get_or_insert(Group { table, change, rows: Vec::new() });
+        group.rows.push(row.to_vec());
+        before
+    }
+
+    /// The last group.
+    pub(in crate::postgres) fn end(&mut self) -> Option<Group> {
+        std::mem::take(self).group
     }
 }
 
-/// The first of `rows` that are applied together, and those behind them; none where there are none.
-pub(in crate::postgres) fn next_group(rows: &[WaitingRow]) -> Option<(Group, &[WaitingRow])> {
-    let (table, change) = rows.first().map(|row| (row.table, row.change))?;
-    let mut group = Group { table, change, rows: Vec::new() };
-    let mut bytes = 0;
-    for row in rows.iter().take_while(|row| (row.table, row.change) == (table, change)) {
-        if batch::are_enough(group.rows.len(), bytes) {
-            break;
-        }
-        bytes += row.row.len();
-        group.rows.push(row.row.clone());
-    }
-    let others = &rows[group.rows.len()..];
-    Some((group, others))
+/// Rows that waited, in groups.
+pub(in crate::postgres) fn groups(rows: &[WaitingRow]) -> Vec<Group> {
+    let mut gathering = Gathering::default();
+    let each = rows.iter().filter_map(|row| gathering.add(row.table, row.change, &row.row));
+    let mut groups: Vec<Group> = each.collect();
+    groups.extend(gathering.end());
+    groups
 }
 
 /// When rows that wait are applied: first what is written, parents first, then deletes, children
@@ -86,11 +106,9 @@ mod tests {
             rows.push(one).unwrap();
         }
         rows.sort_by_key(turn);
-        let (mut rest, mut groups) = (rows.rows(), Vec::new());
-        while let Some((group, others)) = next_group(rest) {
-            groups.push((group.table, group.change, group.rows.len()));
-            rest = others;
-        }
+        let groups = groups(rows.rows()).into_iter();
+        let groups: Vec<_> =
+            groups.map(|group| (group.table, group.change, group.rows.len())).collect();
         let wanted = [
             (0, Change::Insert, 1),
             (1, Change::Update, 2),

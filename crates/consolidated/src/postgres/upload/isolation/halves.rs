@@ -7,7 +7,6 @@ use crate::postgres::upload::row_fault::RowFault;
 use crate::postgres::upload::stop::Stop;
 use crate::synchronization::change::Change;
 use crate::upload::uploaded_row::event_of;
-use model::Code;
 
 impl Isolation<'_, '_> {
     /// Applies rows: all at once, or else in halves.
@@ -91,24 +90,23 @@ impl Isolation<'_, '_> {
         fault: RowFault,
         unmatched: &mut Rows,
     ) -> Result<(), Stop> {
-        let reason = match fault {
-            RowFault::NotUnique(message) => {
-                if change == Change::Insert && !self.present(table, change, &rows)?.is_empty() {
-                    unmatched.append(&mut rows);
-                    return Ok(());
-                }
-                (Code::RowNotUnique, message)
+        match fault {
+            RowFault::NotUnique(_)
+                if change == Change::Insert && !self.present(table, change, &rows)?.is_empty() =>
+            {
+                unmatched.append(&mut rows);
             }
-            RowFault::References(message) => (Code::RowReferences, message),
             RowFault::Refused(reason) => {
-                for bytes in &rows {
-                    self.reject(table, change, bytes, reason.clone())?;
+                for row in rows {
+                    self.reject(table, change, &row, reason.clone())?;
                 }
-                return Ok(());
             }
-        };
-        for row in rows {
-            self.park(table, change, &row, reason.clone())?;
+            blocked => {
+                let reason = blocked.into_reason();
+                for row in rows {
+                    self.park(table, change, &row, reason.clone())?;
+                }
+            }
         }
         Ok(())
     }

@@ -15,7 +15,6 @@ use crate::synchronization::change::Change;
 use crate::upload::halving;
 use model::{Failure, RowReader, write_value};
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 
 impl Isolation<'_, '_> {
     /// The rows as they are at the center now, as far as the partition covers them, by key.
@@ -54,14 +53,7 @@ impl Isolation<'_, '_> {
         change: Change,
         rows: &[Vec<u8>],
     ) -> Result<HashSet<Vec<u8>>, Stop> {
-        let statement = match self.present.get(&table) {
-            Some(statement) => statement.clone(),
-            None => {
-                let statement = Arc::new(presence(self.table(table))?);
-                self.present.insert(table, statement.clone());
-                statement
-            }
-        };
+        let statement = existing(self.table(table), "keys", &[])?;
         self.keys(table, change, &statement, rows)
     }
 
@@ -73,10 +65,7 @@ impl Isolation<'_, '_> {
         rows: &[Vec<u8>],
     ) -> Result<HashSet<Vec<u8>>, Stop> {
         let this = self.table(table);
-        if this.deployed.details.written.is_empty() {
-            return self.present(table, Change::Insert, rows);
-        }
-        let statement = sameness(this)?;
+        let statement = existing(this, "inserts", &this.deployed.details.written)?;
         self.keys(table, Change::Insert, &statement, rows)
     }
 
@@ -223,19 +212,8 @@ fn key_of(image: &[u8], width: usize, key: &[u16]) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
-/// Asks which of some keys exist, covered or not.
-fn presence(table: &Table) -> Result<Statement, Failure> {
-    existing(table, "keys", &[])
-}
-
-/// Asks which of some new rows exist with the same values in the columns that foreign keys write.
-fn sameness(table: &Table) -> Result<Statement, Failure> {
-    let written = table.deployed.details.written.iter().map(String::as_str);
-    existing(table, "inserts", &written.collect::<Vec<_>>())
-}
-
 /// Asks which rows of a relation exist, with the same values in `compared`.
-fn existing(table: &Table, relation: &str, compared: &[&str]) -> Result<Statement, Failure> {
+fn existing(table: &Table, relation: &str, compared: &[String]) -> Result<Statement, Failure> {
     let (published, details) = (&table.deployed.published, &table.deployed.details);
     let key: Vec<(&str, bool)> = published
         .key

@@ -6,6 +6,7 @@ use crate::postgres::upload::isolation::state::Isolation;
 use crate::postgres::upload::stop::{Stop, stopped};
 use crate::quote::ident;
 use crate::synchronization::change::Change;
+use crate::upload::echo::image_digest;
 use crate::upload::rebase::Rebased;
 use crate::upload::uploaded_row::{RowId, event_of};
 use crate::upload::waiting::WaitingRow;
@@ -35,15 +36,11 @@ impl Isolation<'_, '_> {
             let name = format!("{}.{}", ident(&details.schema), ident(&details.name));
             let looking = "look for what ignores rows";
             let rows = self.link.query(SILENT, &[&name]).map_err(stopped(looking))?;
-            let found = |column| {
-                let found = rows.first().map(|row| row.try_get::<bool>(column));
-                found.transpose().map_err(unreadable).map(|found| found == Some(true))
-            };
             let kinds = ["a trigger", "a rule", "row-level security"].into_iter().enumerate();
             let mut silent = Vec::new();
             for (column, kind) in kinds {
-                if found(column)? {
-                    silent.push(kind);
+                for row in &rows {
+                    silent.extend(row.try_get::<bool>(column).map_err(unreadable)?.then_some(kind));
                 }
             }
             self.silent.insert(table, silent);
@@ -65,7 +62,8 @@ impl Isolation<'_, '_> {
         told: &Rebased,
     ) -> Result<(), Failure> {
         let (sent, original) = self.original(table, change, bytes)?;
-        self.originals.note(table, told, (sent, &original))
+        let value = [&[sent as u8], &*original].concat();
+        self.originals.put(&place(table, told.change, &told.bytes), &value)
     }
 
     /// Whether a row was rebased.
@@ -75,7 +73,7 @@ impl Isolation<'_, '_> {
         change: Change,
         bytes: &[u8],
     ) -> Result<bool, Failure> {
-        Ok(self.originals.of(table, change, bytes)?.is_some())
+        self.originals.contains(&place(table, change, bytes))
     }
 
     /// A row as it was sent.
@@ -85,10 +83,18 @@ impl Isolation<'_, '_> {
         change: Change,
         bytes: &'r [u8],
     ) -> Result<(Change, Cow<'r, [u8]>), Failure> {
-        Ok(match self.originals.of(table, change, bytes)? {
-            Some((sent, original)) => (sent, Cow::Owned(original)),
-            None => (change, Cow::Borrowed(bytes)),
-        })
+        if self.originals.is_empty() {
+            return Ok((change, Cow::Borrowed(bytes)));
+        }
+        let Some(mut original) = self.originals.get(&place(table, change, bytes))? else {
+            return Ok((change, Cow::Borrowed(bytes)));
+        };
+        let sent = [Change::Insert, Change::Update, Change::Delete]
+            .into_iter()
+            .find(|it| original.first() == Some(&(*it as u8)))
+            .ok_or_else(|| Failure::new(Code::Bug, "a row as it was sent does not read"))?;
+        original.remove(0);
+        Ok((sent, Cow::Owned(original)))
     }
 
     /// What the upload calls a row.
@@ -147,10 +153,8 @@ impl Isolation<'_, '_> {
         bytes: &[u8],
         reason: Reason,
     ) -> Result<(), Failure> {
-        let (sent, original) = self.original(table, change, bytes)?;
-        let row = self.read(table, sent, &original)?;
-        let published = &self.table(table).deployed.published;
-        self.record.reject(&row.key(published, table), reason)
+        let id = self.sent_id(table, change, bytes)?;
+        self.record.reject(&id, reason)
     }
 
     /// The remote must be sent the row, whatever it is then.
@@ -160,10 +164,8 @@ impl Isolation<'_, '_> {
         change: Change,
         bytes: &[u8],
     ) -> Result<(), Failure> {
-        let (sent, original) = self.original(table, change, bytes)?;
-        let row = self.read(table, sent, &original)?;
-        let published = &self.table(table).deployed.published;
-        self.record.owe(&row.key(published, table))
+        let id = self.sent_id(table, change, bytes)?;
+        self.record.owe(&id)
     }
 
     /// Counts a conflict, and keeps its rows.
@@ -181,4 +183,9 @@ impl Isolation<'_, '_> {
         self.record.conflict((table, published), &row, now, result);
         Ok(())
     }
+}
+
+/// Where the original of a row lies. A row may be large, and a key of a map should not be.
+fn place(table: usize, change: Change, row: &[u8]) -> RowId {
+    (table, [&image_digest(row)[..], &[change as u8]].concat())
 }

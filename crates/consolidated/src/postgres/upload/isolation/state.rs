@@ -7,18 +7,17 @@ use crate::postgres::errors::script_failed;
 use crate::postgres::link::{Call, Link};
 use crate::postgres::statement::Statement;
 use crate::postgres::upload::batch::{self, Batch, Reason};
-use crate::postgres::upload::isolation::originals::Originals;
 use crate::postgres::upload::record::UploadRecord;
 use crate::postgres::upload::row_fault::{RowFault, log_detail, may_collide, row_fault};
 use crate::postgres::upload::stop::{Stop, stopped};
 use crate::postgres::upload::work::Upload;
 use crate::script::Event;
 use crate::synchronization::change::Change;
+use crate::upload::row_map::RowMap;
 use crate::upload::uploaded_row::{UploadedRow, event_of};
 use crate::upload::waiting::WaitingRows;
 use model::Failure;
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 
 /// What became of a set of rows.
 pub(in crate::postgres) enum Ran {
@@ -32,13 +31,11 @@ pub(in crate::postgres) struct Isolation<'l, 'a> {
     pub(in crate::postgres) link: &'l mut Link,
     pub(in crate::postgres) upload: Upload<'a>,
     /// Rows as they were sent, by what they were rebased to.
-    pub(in crate::postgres) originals: Originals,
+    pub(in crate::postgres) originals: RowMap,
     pub(in crate::postgres) record: UploadRecord,
     pub(in crate::postgres) waiting_rows: WaitingRows,
     /// Statements that must be sent before the next one.
     pub(super) before: &'static str,
-    /// Asks which keys exist, by table.
-    pub(in crate::postgres) present: HashMap<usize, Arc<Statement>>,
     /// Rows that leave the partition, as they may: applied when all others are, so that these
     /// do not lose their parent before.
     pub(super) leaving: WaitingRows,
@@ -62,11 +59,10 @@ impl<'l, 'a> Isolation<'l, 'a> {
         Isolation {
             link,
             upload,
-            originals: Originals::within(upload.spills),
+            originals: RowMap::within(upload.spills),
             record: UploadRecord::within(upload.spills),
             waiting_rows: WaitingRows::within(upload.spills),
             before: "",
-            present: HashMap::new(),
             leaving: WaitingRows::within(upload.spills),
             prepared: HashSet::new(),
             details_logged: 0,
@@ -176,9 +172,6 @@ impl<'l, 'a> Isolation<'l, 'a> {
         row: &UploadedRow<'_>,
     ) -> Result<Option<Reason>, Failure> {
         let this = self.table(table);
-        if let Some(reason) = batch::misspelled_key(this, row) {
-            return Ok(Some(reason));
-        }
         let statement = this.required(event_of(row.change))?;
         Ok(Batch::new(this, statement, self.upload.request.session).add(row).err())
     }

@@ -6,12 +6,11 @@
 //! is done where the foreign key changes the row, if the table is only uploaded: no download shows
 //! the remote what the row has become.
 
-use crate::postgres::upload::batch::are_enough;
+use crate::postgres::upload::isolation::group::{Gathering, Group};
 use crate::postgres::upload::isolation::state::Isolation;
 use crate::postgres::upload::shape::UploadShape;
 use crate::postgres::upload::stop::Stop;
 use crate::synchronization::change::Change;
-use crate::upload::uploaded_row::UploadedRow;
 use model::Code;
 
 /// Rejects the rows that were applied and are gone again.
@@ -23,9 +22,7 @@ pub(in crate::postgres) fn reject(
     if endangered.is_empty() {
         return Ok(());
     }
-    let mut rows: Vec<(usize, Change, Vec<u8>)> = Vec::new();
-    let mut bytes = 0;
-    let upload = isolation.upload;
+    let (upload, mut gathering) = (isolation.upload, Gathering::default());
     outline.visit(upload, &mut |table, row| {
         if row.change == Change::Delete || !endangered.contains(&table) {
             return Ok(());
@@ -34,39 +31,26 @@ pub(in crate::postgres) fn reject(
         if isolation.record.tells_of(&row.key(published, table))? {
             return Ok(());
         }
-        let full = are_enough(rows.len(), bytes)
-            || rows.first().is_some_and(|(first, ..)| *first != table);
-        if full {
-            bytes = 0;
-            reject_missing(isolation, std::mem::take(&mut rows))?;
-        }
-        bytes += row.bytes.len();
-        rows.push((table, row.change, row.bytes.to_vec()));
-        Ok(())
+        reject_missing(isolation, gathering.add(table, row.change, row.bytes))
     })?;
-    reject_missing(isolation, rows)
+    reject_missing(isolation, gathering.end())
 }
 
 /// The same of rows of one table.
-fn reject_missing(
-    isolation: &mut Isolation<'_, '_>,
-    rows: Vec<(usize, Change, Vec<u8>)>,
-) -> Result<(), Stop> {
-    let Some((table, ..)) = rows.first() else { return Ok(()) };
-    let table = *table;
+fn reject_missing(isolation: &mut Isolation<'_, '_>, group: Option<Group>) -> Result<(), Stop> {
+    let Some(Group { table, change, rows }) = group else { return Ok(()) };
     let published = &isolation.table(table).deployed.published;
-    let images = rows.iter().map(|(_, change, bytes)| {
-        let mut row = UploadedRow::default();
-        row.read(bytes, *change, published.width())?;
-        Ok((row.key(published, table).1, row.new_image().to_vec()))
-    });
-    let images = images.collect::<Result<Vec<_>, model::Failure>>()?;
-    let (keys, images): (Vec<_>, Vec<_>) = images.into_iter().unzip();
+    let (mut keys, mut images) = (Vec::new(), Vec::new());
+    for bytes in &rows {
+        let row = isolation.read(table, change, bytes)?;
+        keys.push(row.key(published, table).1);
+        images.push(row.new_image().to_vec());
+    }
     let present = isolation.as_uploaded(table, &images)?;
-    for (key, (_, change, bytes)) in keys.iter().zip(&rows) {
+    for (key, bytes) in keys.iter().zip(&rows) {
         if !present.contains(key) {
             let message = "a delete of the same upload also removed or changed the row".to_owned();
-            isolation.reject(table, *change, bytes, (Code::RowTakenAlong, message))?;
+            isolation.reject(table, change, bytes, (Code::RowTakenAlong, message))?;
         }
     }
     Ok(())
