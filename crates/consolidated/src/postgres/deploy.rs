@@ -18,7 +18,6 @@ pub(super) mod key_spelling;
 pub(super) mod plan;
 pub(super) mod remote_ddl;
 pub(super) mod scripts;
-pub(super) mod shapes;
 pub(super) mod steps;
 pub(super) mod system_tables;
 pub(super) mod tables;

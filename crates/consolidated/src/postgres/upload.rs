@@ -22,7 +22,6 @@ pub(super) mod held;
 pub(super) mod isolation;
 pub(super) mod key_range;
 pub(super) mod made;
-pub(super) mod parcel;
 pub(super) mod record;
 pub(super) mod row_fault;
 pub(super) mod sending;
@@ -30,38 +29,65 @@ pub(super) mod shape;
 pub(super) mod shortfall;
 pub(super) mod stop;
 pub(super) mod unlogged;
-pub(super) mod work;
 
 use crate::download;
 use crate::identity::Remembered;
 use crate::postgres::catalog::table::Table;
-use crate::postgres::deploy::shapes;
 use crate::postgres::download::watermark::{Mark, NumberSpace};
 use crate::postgres::errors::failed;
 use crate::postgres::identity::{self, Locked, Stored};
 use crate::postgres::incarnation::Life;
+use crate::postgres::link::pulse::Pulse;
 use crate::postgres::link::{Call, Link};
 use crate::postgres::optimize::round_trip_proof::{self, Look};
 use crate::postgres::tracking::watch;
 use crate::postgres::upload::record::UploadRecord;
-use crate::postgres::upload::sending::{BEGIN, BEGIN_AGAIN, Opening, Sending, Sent};
+use crate::postgres::upload::sending::{BEGIN, BEGIN_AGAIN, Missed, Opening, Sending, Sent};
 use crate::postgres::upload::shape::UploadShape;
-use crate::postgres::upload::shortfall::missed::Missed;
 use crate::postgres::upload::stop::{Stop, stopped};
 use crate::postgres::upload::unlogged::owe_what_no_log_names;
-use crate::postgres::upload::work::Upload;
-use crate::synchronization::{Applied, UploadRequest};
+use crate::synchronization::{Applied, Held, UploadRequest};
 use crate::upload::echo::{Echo, Transaction};
 use crate::upload::owed_rows::OwedRows;
-use model::{Code, Counter, Failure};
+use model::{Code, Counter, Failure, Spills};
 use postgres_types::ToSql;
+use std::sync::Arc;
 
 const UNDO: &str = "ROLLBACK TO SAVEPOINT fast_path; SET CONSTRAINTS ALL DEFERRED";
 
 const SETTLE: &str = "DELETE FROM syncline.syncline_owed 
 WHERE remote_id = $1 AND counter <= $2 AND withheld IS NULL AND table_name <> ALL ($3)";
 
+/// Notes that a remote holds the tables of this deployment.
+const NOTE_HELD: &str = "UPDATE syncline.syncline_remote SET held_deployment = $2
+WHERE remote_id = $1 AND held_deployment IS DISTINCT FROM $2";
+
 const STILL_OWED: &str = "SELECT 1 FROM syncline.syncline_owed WHERE remote_id = $1 LIMIT 1";
+
+/// What everything that belongs to one upload needs to know.
+#[derive(Clone, Copy)]
+pub(super) struct Upload<'a> {
+    /// In the order of the session's schema: parents first.
+    pub(super) tables: &'a [Arc<Table>],
+    pub(super) request: &'a UploadRequest<'a>,
+    /// Where what is held for remotes lies.
+    pub(super) spills: &'a Arc<Spills>,
+    /// For work of this side alone that grows with the upload.
+    pub(super) pulse: &'a Pulse,
+    /// Up to where the remote has received what it was owed and what was made of its rows, as far
+    /// as that is known.
+    pub(super) settled: Counter,
+}
+
+impl Upload<'_> {
+    /// The same when it is known what the center remembers of the remote.
+    pub(super) fn of(self, remote: &Remembered) -> Self {
+        let tables = self.tables.len();
+        let settled =
+            download::owed::settled_before(self.request, tables, remote, Mark::counter_of);
+        Upload { settled: settled.unwrap_or(Counter(0)), ..self }
+    }
+}
 
 /// Why an upload that was tried at once is to be undone, or was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -181,7 +207,8 @@ pub(super) fn finish(
     if request.download_follows {
         remote.counter.0 += 1;
     }
-    if request.progress != request.previous {
+    let remade = upload.tables.iter().any(|table| table.deployed.details.remade);
+    if remade && request.progress != request.previous {
         let counter = next_watermark(request, &remote);
         made::note(link, upload.of(&remote), &record, counter).map_err(Stop::into_failure)?;
     }
@@ -248,15 +275,16 @@ fn commit(
     let writing = entries.statements();
     let looks = looks(upload, record);
     let looking: Vec<_> = looks.iter().map(Look::parameters).collect();
-    let noted = shapes::HeldNote::of(request.session);
-    let held = noted.as_ref().map(shapes::HeldNote::parameters);
+    let held: [&(dyn ToSql + Sync); 2] = [&remote_id, &request.session.deployment];
     let mut calls = Vec::with_capacity(6 + looks.len());
     if settled.is_some() {
         calls.push(Call::new(SETTLE, &settling));
     }
     calls.extend(writing.iter().map(|(sql, parameters)| Call::new(sql, parameters)));
     calls.push(Stored::call(&storing));
-    calls.extend(held.as_ref().map(|parameters| Call::new(shapes::NOTE_HELD, parameters)));
+    if matches!(request.session.held, Held::Same { note: true }) {
+        calls.push(Call::new(NOTE_HELD, &held));
+    }
     // After the last write no session can change what fires with it.
     let first = calls.len();
     calls.extend(looking.iter().map(|parameters| Call::new(round_trip_proof::LOOK, parameters)));

@@ -11,12 +11,12 @@
 use crate::postgres::download::owed;
 use crate::postgres::errors::unreadable;
 use crate::postgres::link::{Call, Link};
+use crate::postgres::upload::Upload;
 use crate::postgres::upload::isolation::group::{Gathering, Group};
 use crate::postgres::upload::isolation::state::Isolation;
 use crate::postgres::upload::record::UploadRecord;
 use crate::postgres::upload::shape::UploadShape;
 use crate::postgres::upload::stop::{Stop, stopped};
-use crate::postgres::upload::work::Upload;
 use crate::synchronization::change::Change;
 use crate::upload::echo::image_digest;
 use crate::upload::rebase::{image, rebase, values};
@@ -136,9 +136,6 @@ pub(in crate::postgres) fn note(
     counter: Counter,
 ) -> Result<(), Stop> {
     let remade = |table: usize| upload.tables[table].deployed.details.remade;
-    if !(0..upload.tables.len()).any(remade) {
-        return Ok(());
-    }
     let mut made = Made::default();
     let outline = UploadShape::of(upload)?;
     let mut isolation = Isolation::new(link, upload);

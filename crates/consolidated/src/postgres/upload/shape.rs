@@ -1,10 +1,11 @@
 //! The contents of an upload, and the order in which its rows are applied.
 
+use crate::postgres::catalog::table::Table;
 use crate::postgres::deploy::key_spelling::KeySpelling;
+use crate::postgres::upload::Upload;
 use crate::postgres::upload::stop::Stop;
-use crate::postgres::upload::work::Upload;
-use crate::synchronization::Applied;
 use crate::synchronization::change::Change;
+use crate::synchronization::{Applied, Held};
 use crate::upload::uploaded_row::{UploadedRow, each_batch};
 use model::Failure;
 use std::collections::BTreeSet;
@@ -92,10 +93,15 @@ impl UploadShape {
         self.written.len() + self.deleted.len() == 1
     }
 
-    /// The tables with updates.
-    pub(in crate::postgres) fn updated(&self) -> impl Iterator<Item = usize> + '_ {
-        let updates = self.written.iter().filter(|(_, turn)| *turn == Turn::Updates);
-        updates.map(|(table, _)| *table)
+    /// Whether rows that an upload falls short by can be looked for, as far as is known beforehand.
+    pub(in crate::postgres) fn can_be_sought(&self, upload: Upload<'_>) -> bool {
+        let table = |at: usize| -> &Table { &upload.tables[at] };
+        let leaves = |(at, turn): &(usize, Turn)| {
+            *turn == Turn::Updates && table(*at).deployed.details.may_leave
+        };
+        !matches!(upload.request.session.held, Held::Older(_))
+            && self.tables().into_iter().all(|at| table(at).seeker.is_some())
+            && (self.is_of_one_kind() || !self.written.iter().any(leaves))
     }
 
     pub(in crate::postgres) fn rows(&self) -> u64 {

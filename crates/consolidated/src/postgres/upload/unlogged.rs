@@ -3,8 +3,8 @@
 use crate::download::range::has_other_claims;
 use crate::postgres::catalog::table::Table;
 use crate::postgres::download::watermark::Point;
+use crate::postgres::upload::Upload;
 use crate::postgres::upload::record::UploadRecord;
-use crate::postgres::upload::work::Upload;
 use crate::synchronization::change::Change;
 use crate::upload::uploaded_row::each_row;
 use model::Failure;
