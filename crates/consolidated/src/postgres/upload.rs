@@ -28,7 +28,6 @@ pub(super) mod sending;
 pub(super) mod shape;
 pub(super) mod shortfall;
 pub(super) mod stop;
-pub(super) mod unlogged;
 
 use crate::download;
 use crate::identity::Remembered;
@@ -42,10 +41,10 @@ use crate::postgres::link::{Call, Link};
 use crate::postgres::optimize::round_trip_proof::{self, Look};
 use crate::postgres::tracking::watch;
 use crate::postgres::upload::record::UploadRecord;
+use crate::postgres::upload::record::entries::{Entries, Written};
 use crate::postgres::upload::sending::{BEGIN, BEGIN_AGAIN, Missed, Opening, Sending, Sent};
 use crate::postgres::upload::shape::UploadShape;
 use crate::postgres::upload::stop::{Stop, stopped};
-use crate::postgres::upload::unlogged::owe_what_no_log_names;
 use crate::synchronization::{Applied, Held, UploadRequest};
 use crate::upload::echo::{Echo, Transaction};
 use crate::upload::owed_rows::OwedRows;
@@ -198,7 +197,7 @@ pub(super) fn finish(
     let request = upload.request;
     in_sequence(request, &remote)?;
     record.tell_left_out(request)?;
-    owe_what_no_log_names(upload, &mut record)?;
+    record.owe_what_no_log_names(upload)?;
     remote.nonce = request.identity.nonce_attempt;
     remote.progress = match request.progress != request.previous {
         true => request.progress,
@@ -271,8 +270,12 @@ fn commit(
         Stored::new(link, request.session, remote.clone(), uploaded, request.download_follows);
     let storing = stored.parameters();
     let counter = next_watermark(request, remote);
-    let entries = record.entries(link, upload, (counter, !owed))?;
-    let writing = entries.statements();
+    let entries = match record.is_clear() {
+        true => None,
+        false => Some(Entries::of(record, link, upload, (counter, !owed))?),
+    };
+    let writing = entries.as_ref().map(Entries::statements).unwrap_or_default();
+    let written: Vec<_> = writing.iter().map(Written::parameters).collect();
     let looks = looks(upload, record);
     let looking: Vec<_> = looks.iter().map(Look::parameters).collect();
     let held: [&(dyn ToSql + Sync); 2] = [&remote_id, &request.session.deployment];
@@ -280,7 +283,7 @@ fn commit(
     if settled.is_some() {
         calls.push(Call::new(SETTLE, &settling));
     }
-    calls.extend(writing.iter().map(|(sql, parameters)| Call::new(sql, parameters)));
+    calls.extend(writing.iter().zip(&written).map(|(it, parameters)| it.call(parameters)));
     calls.push(Stored::call(&storing));
     if matches!(request.session.held, Held::Same { note: true }) {
         calls.push(Call::new(NOTE_HELD, &held));

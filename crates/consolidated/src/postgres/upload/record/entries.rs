@@ -1,0 +1,303 @@
+//! What is written of an upload in the system tables: statements with many entries each.
+
+use crate::download::bundle::Bundle;
+use crate::postgres::download::owed;
+use crate::postgres::errors::{Fault, failed};
+use crate::postgres::link::{Call, Link};
+use crate::postgres::upload::Upload;
+use crate::postgres::upload::batch::{BATCH_BYTES, Reason};
+use crate::postgres::upload::record::{Conflict, UploadRecord};
+use crate::upload::reject::{self, Rejected};
+use model::{Counter, Failure};
+use postgres_types::ToSql;
+use std::sync::LazyLock;
+
+/// To a remote that is owed nothing. Sets that advance together are not stored first, as one
+/// function in `FROM` would be.
+static OWE_FIRST: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "INSERT INTO syncline.syncline_owed
+    (remote_id, table_name, row_key, whole_key, counter, bundled, code, message)
+SELECT $1, u.table_name, {indexed}, {whole}, $2, u.bundled, u.code, u.message
+FROM (SELECT unnest($3::text[]) AS table_name, unnest($4::bytea[]) AS row_key,
+    unnest($5::int4[]) AS bundled, unnest($6::int4[]) AS code, unnest($7::text[]) AS message) AS u",
+        indexed = owed::indexed("u.row_key"),
+        whole = owed::whole("u.row_key"),
+    )
+});
+
+static OWE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "{}
+ON CONFLICT (remote_id, table_name, row_key) DO UPDATE SET
+    counter = excluded.counter, code = excluded.code, message = excluded.message,
+    withheld = NULL",
+        *OWE_FIRST
+    )
+});
+
+/// Of one table and operation.
+const NOTE_CONFLICTS: &str = "INSERT INTO syncline.syncline_conflict
+    (remote_id, user_name, table_name, operation, conflict_rule, old_row, new_row,
+     consolidated_row, result_row)
+SELECT $1, $2, $3, $4, $5, u.old_row, u.new_row, u.consolidated_row, u.result_row
+FROM (SELECT unnest($6::text[]) AS old_row, unnest($7::text[]) AS new_row,
+    unnest($8::text[]) AS consolidated_row, unnest($9::text[]) AS result_row) AS u";
+
+const NOTE_REJECTS: &str = "INSERT INTO syncline.syncline_reject
+    (remote_id, user_name, counter, table_name, operation, row_key, row_content, code, message)
+SELECT $1, $2, $3, u.table_name, u.operation, u.row_key, u.row_content, u.code, u.message
+FROM (SELECT unnest($4::text[]) AS table_name, unnest($5::text[]) AS operation,
+    unnest($6::text[]) AS row_key, unnest($7::text[]) AS row_content,
+    unnest($8::int4[]) AS code, unnest($9::text[]) AS message) AS u";
+
+/// Most rows of one statement that writes of them.
+const PART_ROWS: usize = 10_000;
+
+/// Most bytes of such a statement, which PostgreSQL takes up to 1 GB (trap 16). One row may exceed
+/// it, and the limits of what is kept of a value bound that.
+pub(super) const PART_BYTES: usize = BATCH_BYTES;
+
+/// Most bytes of keys that are owed in one entry. It is stored in one piece then, and not
+/// compressed.
+const BUNDLE_BYTES: usize = 1536;
+
+const NOTING: &str = "note what became of the upload";
+
+/// What is to be written of an upload, with as much of a kind as one statement takes.
+pub(in crate::postgres) struct Entries<'a> {
+    upload: Upload<'a>,
+    counter: i64,
+    /// The remote is owed nothing else.
+    first: bool,
+    owed: Part<OwedEntry<'a>>,
+    /// Each of one table and operation.
+    conflicts: Vec<Part<&'a Conflict>>,
+    rejected: Part<Rejected>,
+}
+
+/// A key that the remote is owed, or a bundle of so many.
+struct OwedEntry<'a> {
+    table: &'a str,
+    key: Vec<u8>,
+    bundled: Option<i32>,
+    reason: Option<Reason>,
+}
+
+/// Entries of one kind, which one statement writes.
+struct Part<T> {
+    entries: Vec<T>,
+    bytes: usize,
+}
+
+impl<T> Part<T> {
+    const fn new() -> Part<T> {
+        Part { entries: Vec::new(), bytes: 0 }
+    }
+
+    /// Whether an entry of so many bytes belongs to the next one.
+    fn is_full(&self, bytes: usize) -> bool {
+        let rows = self.entries.len();
+        rows >= PART_ROWS || rows > 0 && self.bytes + bytes > PART_BYTES
+    }
+
+    fn push(&mut self, entry: T, bytes: usize) {
+        self.entries.push(entry);
+        self.bytes += bytes;
+    }
+
+    /// A value of each entry as one parameter.
+    fn column<'p, V: ToSql + Sync + 'p>(&'p self, value: impl Fn(&'p T) -> V) -> Value<'p> {
+        Box::new(self.entries.iter().map(value).collect::<Vec<V>>())
+    }
+}
+
+type Value<'p> = Box<dyn ToSql + Sync + 'p>;
+
+/// A statement with its parameters.
+pub(in crate::postgres) struct Written<'p>(&'static str, Vec<Value<'p>>);
+
+impl Written<'_> {
+    pub(in crate::postgres) fn parameters(&self) -> Vec<&(dyn ToSql + Sync)> {
+        self.1.iter().map(|value| &**value as &(dyn ToSql + Sync)).collect()
+    }
+
+    pub(in crate::postgres) fn call<'p>(
+        &self,
+        parameters: &'p [&'p (dyn ToSql + Sync)],
+    ) -> Call<'p> {
+        Call::new(self.0, parameters)
+    }
+}
+
+impl<'a> Entries<'a> {
+    /// Those of `record`; with the watermark `counter` the remote has what it is owed now, and where
+    /// `first` all that it is owed. As much of it as one statement of a kind takes is left to be
+    /// written with what commits; what is more is written at once.
+    pub(in crate::postgres) fn of(
+        record: &'a UploadRecord,
+        link: &mut Link,
+        upload: Upload<'a>,
+        (counter, first): (Counter, bool),
+    ) -> Result<Entries<'a>, Failure> {
+        let mut entries = Entries::new(upload, counter, first);
+        let published = |at: usize| &upload.tables[at].deployed.published;
+        // What a remote is owed besides may be of the same keys, and has to be found by them.
+        let bundles = first && record.owes_many();
+        let mut bundle: Option<(&'a str, Bundle)> = None;
+        record.owed.visit(|at, key, reason| {
+            upload.pulse.pass_row()?;
+            if !(bundles && reason.is_none() && Bundle::may_have(key, BUNDLE_BYTES)) {
+                let (table, key) = (published(at).name.as_str(), key.to_vec());
+                return entries.owe(link, OwedEntry { table, key, bundled: None, reason });
+            }
+            let table = published(at).name.as_str();
+            let fits = |(of, bundle): &mut (&str, Bundle)| *of == table && !bundle.is_full(key);
+            if let Some((table, bundle)) = bundle.take_if(|bundle| !fits(bundle)) {
+                entries.owe_bundle(link, table, bundle)?;
+            }
+            bundle.get_or_insert_with(|| (table, Bundle::new(BUNDLE_BYTES))).1.push(key);
+            Ok::<(), Failure>(())
+        })?;
+        if let Some((table, bundle)) = bundle {
+            entries.owe_bundle(link, table, bundle)?;
+        }
+        entries.add_conflicts(link, &record.conflicts).map_err(failed(NOTING))?;
+        if !record.owed.has_rejects() {
+            return Ok(entries);
+        }
+        let rows = (upload.request.batches, upload.request.left_out);
+        reject::visit_rejected(rows, &published, &record.owed, &mut |rejected| {
+            upload.pulse.pass_row()?;
+            let Some(reject) = rejected else { return Ok(()) };
+            let row = reject.row.as_ref().map_or(0, String::len);
+            let bytes = reject.key.len() + row + reject.message.len();
+            if entries.rejected.is_full(bytes) {
+                entries.write(link).map_err(failed(NOTING))?;
+            }
+            entries.rejected.push(reject, bytes);
+            Ok(())
+        })?;
+        Ok(entries)
+    }
+
+    pub(super) fn new(upload: Upload<'a>, counter: Counter, first: bool) -> Entries<'a> {
+        let (owed, conflicts, rejected) = (Part::new(), Vec::new(), Part::new());
+        Entries { upload, counter: counter.0, first, owed, conflicts, rejected }
+    }
+
+    /// Adds what is owed of a table. Writes what becomes too much.
+    fn owe(&mut self, link: &mut Link, entry: OwedEntry<'a>) -> Result<(), Failure> {
+        let message = entry.reason.as_ref().map_or(0, |(_, message)| message.len());
+        let bytes = entry.key.len() + message;
+        if self.owed.is_full(bytes) {
+            self.write(link).map_err(failed(NOTING))?;
+        }
+        self.owed.push(entry, bytes);
+        Ok(())
+    }
+
+    fn owe_bundle(
+        &mut self,
+        link: &mut Link,
+        table: &'a str,
+        bundle: Bundle,
+    ) -> Result<(), Failure> {
+        let bundled = Some(bundle.count);
+        self.owe(link, OwedEntry { table, key: bundle.into_bytes(), bundled, reason: None })
+    }
+
+    /// Adds conflicts, and writes what becomes too much.
+    pub(super) fn add_conflicts(
+        &mut self,
+        link: &mut Link,
+        conflicts: &'a [Conflict],
+    ) -> Result<(), Fault> {
+        let mut conflicts: Vec<&Conflict> = conflicts.iter().collect();
+        conflicts.sort_by_key(|conflict| (conflict.table, conflict.operation));
+        for conflict in conflicts {
+            let bytes = conflict.bytes();
+            let takes = |part: &Part<&Conflict>| {
+                let first = part.entries.first();
+                first.is_some_and(|it| {
+                    (it.table, it.operation) == (conflict.table, conflict.operation)
+                })
+            };
+            if self.conflicts.last().is_some_and(|last| takes(last) && last.is_full(bytes)) {
+                self.write(link)?;
+            }
+            if !self.conflicts.last().is_some_and(takes) {
+                self.conflicts.push(Part::new());
+            }
+            self.conflicts
+                .iter_mut()
+                .last()
+                .into_iter()
+                .for_each(|last| last.push(conflict, bytes));
+        }
+        Ok(())
+    }
+
+    /// Writes all of it, after which it has nothing.
+    pub(super) fn write(&mut self, link: &mut Link) -> Result<(), Fault> {
+        for written in self.statements() {
+            link.query(written.0, &written.parameters())?;
+        }
+        (self.owed, self.conflicts, self.rejected) = (Part::new(), Vec::new(), Part::new());
+        Ok(())
+    }
+
+    /// What writes all of it.
+    pub(in crate::postgres) fn statements(&self) -> Vec<Written<'_>> {
+        let Entries { upload, counter, first, owed, conflicts, rejected } = self;
+        let session = upload.request.session;
+        let (remote_id, user) = (session.remote_id.as_str(), session.user.as_str());
+        let table = |at: usize| upload.tables[at].deployed.as_ref();
+        let mut written: Vec<Written<'_>> = Vec::new();
+        if !owed.entries.is_empty() {
+            let code = |it: &OwedEntry<'_>| Some(i32::from(it.reason.as_ref()?.0.number()));
+            let values: Vec<Value<'_>> = vec![
+                Box::new(remote_id),
+                Box::new(counter),
+                owed.column(|it| it.table),
+                owed.column(|it| it.key.as_slice()),
+                owed.column(|it| it.bundled),
+                owed.column(code),
+                owed.column(|it| it.reason.as_ref().map(|(_, message)| message.as_str())),
+            ];
+            written.push(Written(if *first { &OWE_FIRST } else { &OWE }, values));
+        }
+        for part in conflicts {
+            let Some(Conflict { table: at, operation, .. }) = part.entries.first() else {
+                continue;
+            };
+            let values: Vec<Value<'_>> = vec![
+                Box::new(remote_id),
+                Box::new(user),
+                Box::new(table(*at).published.name.as_str()),
+                Box::new(*operation),
+                Box::new(table(*at).conflict_rule.as_str()),
+                part.column(|it| it.old.as_deref()),
+                part.column(|it| it.new.as_deref()),
+                part.column(|it| it.consolidated.as_deref()),
+                part.column(|it| it.result.as_deref()),
+            ];
+            written.push(Written(NOTE_CONFLICTS, values));
+        }
+        if !rejected.entries.is_empty() {
+            let values: Vec<Value<'_>> = vec![
+                Box::new(remote_id),
+                Box::new(user),
+                Box::new(counter),
+                rejected.column(|it| table(it.table).published.name.as_str()),
+                rejected.column(|it| it.operation),
+                rejected.column(|it| it.key.as_str()),
+                rejected.column(|it| it.row.as_deref()),
+                rejected.column(|it| i32::from(it.code.number())),
+                rejected.column(|it| it.message.as_str()),
+            ];
+            written.push(Written(NOTE_REJECTS, values));
+        }
+        written
+    }
+}
