@@ -2,16 +2,13 @@
 
 pub(in crate::postgres) mod table;
 
-use crate::catalog::{
-    self, DeployedRows, HeldRow, LostColumns, ShapeRow, Unserved, require_columns,
-};
+use crate::catalog::{self, DeployedRows, LostColumns, ShapeRow, Unserved, require_columns};
 use crate::postgres::catalog::table::Table;
 use crate::postgres::deploy::check;
 use crate::postgres::deploy::details::TableDetails;
 use crate::postgres::deploy::system_tables::SYSTEM;
-use crate::postgres::errors::{Fault, failed};
+use crate::postgres::errors::{Fault, failed, unreadable};
 use crate::postgres::link::{Call, Link, Row, Unreadable};
-use crate::quote::ident;
 use crate::synchronization::{Held, Session, WaitingTable};
 use model::{Code, DatabaseId, Failure, PublishedTable};
 use std::collections::{BTreeMap, HashMap};
@@ -85,11 +82,8 @@ impl Catalog {
         let calls = READ.map(|sql| Call::new(sql, &[]));
         let mut answers = link.flight(&calls).map_err(not_deployed)?.into_iter();
         let mut rows = || answers.next().map(|answer| answer.rows).unwrap_or_default();
-        let garbled = |error: Unreadable| {
-            Failure::new(Code::Drift, "the system tables differ from those that deploy created")
-                .source(error)
-        };
-        let system: HashMap<String, String> = two(rows()).map_err(garbled)?.into_iter().collect();
+        let system: HashMap<String, String> =
+            texts::<2, (String, String)>(rows())?.into_iter().collect();
         let missing = || Failure::new(Code::NotDeployed, "nothing is deployed in this database");
         let format = system.get("format").and_then(|value| value.parse().ok());
         SYSTEM.require(format.ok_or_else(missing)?)?;
@@ -97,17 +91,13 @@ impl Catalog {
         let deployment: i64 = deployment.ok_or_else(missing)?;
         let database_id = system.get("database_id").ok_or_else(missing)?.clone();
         let described = DeployedRows {
-            versions: rows()
-                .iter()
-                .map(|row| row.try_get(0))
-                .collect::<Result<_, _>>()
-                .map_err(garbled)?,
-            options: three(rows()).map_err(garbled)?,
-            publications: three(rows()).map_err(garbled)?,
-            tables: four(rows()).map_err(garbled)?,
-            scripts: four(rows()).map_err(garbled)?,
-            shapes: shapes(rows()).map_err(garbled)?,
-            held: held(rows()).map_err(garbled)?,
+            versions: texts::<1, (String,)>(rows())?.into_iter().map(|(name,)| name).collect(),
+            options: texts::<3, _>(rows())?,
+            publications: texts::<3, _>(rows())?,
+            tables: texts::<4, _>(rows())?,
+            scripts: texts::<4, _>(rows())?,
+            shapes: shapes(&rows()).map_err(unreadable)?,
+            held: texts::<7, _>(rows())?,
         };
         let last = answers.next().map(|answer| answer.rows).unwrap_or_default();
         if self::deployment(&last)? != deployment {
@@ -123,10 +113,8 @@ impl Catalog {
     fn named(&self) -> BTreeMap<String, String> {
         let mut named = BTreeMap::new();
         for table in self.deployed.tables_of_all() {
-            let TableDetails { schema, name, deciding, .. } = &table.details;
-            let relation = format!("{}.{}", ident(schema), ident(name));
-            named.insert(table.published.name.clone(), relation);
-            let deciding = deciding.iter();
+            named.insert(table.published.name.clone(), table.details.sql_name());
+            let deciding = table.details.deciding.iter();
             named.extend(deciding.map(|it| (it.table.clone(), it.relation.clone())));
         }
         named
@@ -277,29 +265,20 @@ pub(super) fn not_deployed(fault: Fault) -> Failure {
     }
 }
 
-fn two(rows: Vec<Row>) -> Result<Vec<(String, String)>, Unreadable> {
-    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
-}
-
-fn three(rows: Vec<Row>) -> Result<Vec<(String, String, String)>, Unreadable> {
-    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))).collect()
-}
-
-fn shapes(rows: Vec<Row>) -> Result<Vec<ShapeRow>, Unreadable> {
-    rows.iter()
-        .map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?)))
-        .collect()
-}
-
-fn held(rows: Vec<Row>) -> Result<Vec<HeldRow>, Unreadable> {
+/// The texts of each row.
+fn texts<const N: usize, T: From<[String; N]>>(rows: Vec<Row>) -> Result<Vec<T>, Failure> {
     let read = |row: &Row| {
-        let text = |at| row.try_get::<String>(at);
-        Ok((text(0)?, text(1)?, text(2)?, text(3)?, text(4)?, text(5)?, text(6)?))
+        let texts = (0..N).map(|at| row.try_get(at)).collect::<Result<Vec<String>, _>>();
+        let texts: [String; N] = texts
+            .map_err(unreadable)?
+            .try_into()
+            .map_err(|_| Failure::new(Code::Bug, "a row has another number of texts"))?;
+        Ok(T::from(texts))
     };
     rows.iter().map(read).collect()
 }
 
-fn four(rows: Vec<Row>) -> Result<Vec<(String, String, String, String)>, Unreadable> {
+fn shapes(rows: &[Row]) -> Result<Vec<ShapeRow>, Unreadable> {
     let read = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?));
     rows.iter().map(read).collect()
 }

@@ -340,8 +340,7 @@ fn looks<'a>(upload: Upload<'a>, record: &UploadRecord) -> Vec<Look<'a>> {
     }
     let looks = record.written.iter().map(|position| {
         let table: &Table = &upload.tables[*position];
-        let (published, details) = (&table.deployed.published, &table.deployed.details);
-        let name = (details.schema.as_str(), details.name.as_str());
+        let (published, name) = (&table.deployed.published, table.deployed.details.sql_name());
         table.verbatim().map(|verbatim| verbatim.look(published, name))
     });
     looks.collect::<Option<_>>().unwrap_or_default()

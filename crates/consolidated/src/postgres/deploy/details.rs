@@ -7,6 +7,7 @@ use crate::postgres::download::typed_claim::TypedClaim;
 use crate::postgres::optimize::plan_cache::Probe;
 use crate::postgres::optimize::round_trip_proof::RoundTripProof;
 use crate::postgres::values::ColumnType;
+use crate::quote::ident;
 use serde::{Deserialize, Serialize};
 
 /// Beyond what the remote knows of the table.
@@ -79,6 +80,13 @@ pub(in crate::postgres) struct TableDetails {
     /// Why remotes cannot use its key: for the deployment alone.
     #[serde(skip)]
     pub(in crate::postgres) doubt: Option<Doubt>,
+}
+
+impl TableDetails {
+    /// The name in SQL.
+    pub(in crate::postgres) fn sql_name(&self) -> String {
+        format!("{}.{}", ident(&self.schema), ident(&self.name))
+    }
 }
 
 impl Decided for TableDetails {

@@ -59,11 +59,8 @@ pub(super) fn large(
     if positions.is_empty() {
         return Ok(positions);
     }
-    let name = |at: &usize| {
-        let details = &tables[*at].deployed.details;
-        format!("{}.{}", ident(&details.schema), ident(&details.name))
-    };
-    let names: Vec<String> = positions.iter().map(name).collect();
+    let names = positions.iter().map(|at| tables[*at].deployed.details.sql_name());
+    let names: Vec<String> = names.collect();
     let sizes = link.query(SIZES, &[&names]).map_err(failed("find out how large tables are"))?;
     let mut sizes = sizes.iter().map(|row| row.try_get::<Option<i64>>(0).ok().flatten());
     let bytes_min = request.batch_bytes.saturating_mul(BATCHES_MIN) as u64;

@@ -20,7 +20,6 @@ use crate::postgres::deploy::tables::UserTable;
 use crate::postgres::link::Answer;
 use crate::postgres::tracking::departure_log;
 use crate::postgres::values::{Kind, NumericAs, widened};
-use crate::quote::ident;
 use crate::script::{Event, Script};
 use model::{PublishedTable, ValueRef};
 use postgres_types::ToSql;
@@ -177,13 +176,13 @@ impl RoundTripProof {
     pub(in crate::postgres) fn look<'a>(
         &'a self,
         published: &'a PublishedTable,
-        (schema, name): (&str, &str),
+        table: String,
     ) -> Look<'a> {
         let ours = ["remote", "owed", "conflict", "reject"]
             .map(|name| format!("syncline.syncline_{name}"));
         let log = self.logged.then(|| departure_log::log(&published.name));
         Look {
-            table: format!("{}.{}", ident(schema), ident(name)),
+            table,
             columns: &published.columns,
             layout: &self.layout,
             ours: ours.into_iter().chain(log).collect(),

@@ -15,7 +15,6 @@
 use crate::postgres::catalog::table::Table;
 use crate::postgres::errors::{Fault, failed};
 use crate::postgres::link::Link;
-use crate::quote::ident;
 use model::{Code, Failure};
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,10 +25,8 @@ use std::time::Duration;
 pub(in crate::postgres) fn hold(link: &Link, tables: &[Arc<Table>]) -> String {
     let mut names = vec!["syncline.syncline_deploying".to_owned()];
     let written = tables.iter().filter(|table| table.deployed.published.direction.uploads());
-    names.extend(written.filter(|_| link.keeps_snapshots()).map(|table| {
-        let details = &table.deployed.details;
-        format!("{}.{}", ident(&details.schema), ident(&details.name))
-    }));
+    let written = written.filter(|_| link.keeps_snapshots());
+    names.extend(written.map(|table| table.deployed.details.sql_name()));
     names[1..].sort();
     format!("LOCK TABLE {} IN ROW SHARE MODE", names.join(", "))
 }

@@ -110,10 +110,9 @@ impl KeyRange {
             conditions.push(format!("ROW({row}) <= ROW({greatest})"));
         }
         format!(
-            "SELECT {}\nFROM {}.{} AS t\nWHERE {}\nORDER BY {}\nLIMIT ${}::int8",
+            "SELECT {}\nFROM {} AS t\nWHERE {}\nORDER BY {}\nLIMIT ${}::int8",
             join(&self.names, ", ", |name| column(name) + "::int8"),
-            ident(&details.schema),
-            ident(&details.name),
+            details.sql_name(),
             conditions.join(" AND "),
             join(&self.names, ", ", column),
             self.names.len() + others.len() + 1,

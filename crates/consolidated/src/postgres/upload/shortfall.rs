@@ -28,7 +28,6 @@ use crate::postgres::upload::record::UploadRecord;
 use crate::postgres::upload::sending::Missed;
 use crate::postgres::upload::shape::UploadShape;
 use crate::postgres::upload::stop::{Stop, stopped};
-use crate::quote::ident;
 use crate::synchronization::change::Change;
 use postgres_types::ToSql;
 
@@ -40,13 +39,6 @@ WHERE c.oid = ANY (ARRAY(SELECT n::regclass::oid FROM unnest($1::text[]) AS n))
         WHERE t.tgrelid = c.oid AND NOT t.tgisinternal AND t.tgenabled <> 'D'
             AND p.pronamespace <> 'syncline'::regnamespace))
 LIMIT 1";
-
-/// The tables with rows in SQL.
-fn names(upload: Upload<'_>, outline: &UploadShape) -> Vec<String> {
-    let details = |at: usize| &upload.tables[at].deployed.details;
-    let details = outline.tables().into_iter().map(details);
-    details.map(|details| format!("{}.{}", ident(&details.schema), ident(&details.name))).collect()
-}
 
 /// The numbers of new rows whose key exists. None if there are none, or if they are not needed.
 pub(in crate::postgres) fn duplicates(
@@ -230,7 +222,9 @@ fn is_disturbed(
     if !fell_short {
         return Ok(false);
     }
-    let names = names(upload, outline);
+    let names = outline.tables().into_iter();
+    let names: Vec<String> =
+        names.map(|at| upload.tables[at].deployed.details.sql_name()).collect();
     let tables: [&(dyn ToSql + Sync); 1] = [&names];
     let answers = link.flight(&[Call::new(MEDDLES, &tables)]);
     let answers = answers.map_err(stopped("look for what others did meanwhile"))?;

@@ -124,11 +124,7 @@ fn sets(
 impl Set {
     /// Applies them, and notes in `failed` which could not be. Rows that refer to each other within
     /// one table must come in one statement, as far as it takes them.
-    fn apply(
-        &self,
-        isolation: &mut Isolation<'_, '_>,
-        failed: &mut [bool],
-    ) -> Result<(), Stop> {
+    fn apply(&self, isolation: &mut Isolation<'_, '_>, failed: &mut [bool]) -> Result<(), Stop> {
         let mut rest = &self.rows[..];
         while !rest.is_empty() {
             let (mut count, mut bytes) = (0, 0);
@@ -210,7 +206,7 @@ fn orphans(
 ) -> Result<RowMap, Stop> {
     let this = isolation.table(table);
     let (published, details) = (&this.deployed.published, &this.deployed.details);
-    let name = format!("{}.{}", ident(&details.schema), ident(&details.name));
+    let name = details.sql_name();
     let asking = stopped("read a foreign key");
     let found = isolation
         .link

@@ -229,10 +229,9 @@ fn existing(table: &Table, relation: &str, compared: &[String]) -> Result<Statem
     let compared =
         compared.iter().map(|name| format!("t.{0} IS NOT DISTINCT FROM k.{0}", ident(name)));
     let text = format!(
-        "SELECT {} FROM {{{relation}}} AS k WHERE EXISTS (SELECT FROM {}.{} AS t WHERE {})",
+        "SELECT {} FROM {{{relation}}} AS k WHERE EXISTS (SELECT FROM {} AS t WHERE {})",
         selected.join(", "),
-        ident(&details.schema),
-        ident(&details.name),
+        details.sql_name(),
         same.chain(compared).collect::<Vec<_>>().join(" AND "),
     );
     let script = Script::parse(&text, published)?;

@@ -4,7 +4,6 @@ use crate::postgres::errors::unreadable;
 use crate::postgres::upload::batch::Reason;
 use crate::postgres::upload::isolation::state::Isolation;
 use crate::postgres::upload::stop::{Stop, stopped};
-use crate::quote::ident;
 use crate::synchronization::change::Change;
 use crate::upload::echo::image_digest;
 use crate::upload::rebase::Rebased;
@@ -32,8 +31,7 @@ impl Isolation<'_, '_> {
     ) -> Result<Reason, Stop> {
         if !self.silent.contains_key(&table) {
             self.flush()?;
-            let details = &self.table(table).deployed.details;
-            let name = format!("{}.{}", ident(&details.schema), ident(&details.name));
+            let name = self.table(table).deployed.details.sql_name();
             let looking = "look for what ignores rows";
             let rows = self.link.query(SILENT, &[&name]).map_err(stopped(looking))?;
             let kinds = ["a trigger", "a rule", "row-level security"].into_iter().enumerate();

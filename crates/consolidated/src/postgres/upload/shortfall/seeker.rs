@@ -48,9 +48,8 @@ fn seeking(
     let key: Vec<&String> =
         published.key.iter().filter_map(|at| published.columns.get(usize::from(*at))).collect();
     let found = format!(
-        "FROM {}.{} AS t WHERE {}",
-        ident(&details.schema),
-        ident(&details.name),
+        "FROM {} AS t WHERE {}",
+        details.sql_name(),
         join(&key, " AND ", |name| format!("t.{0} = k.{0}", ident(name))),
     );
     let text = format!("SELECT k.{POSITION}\nFROM {{keys}} AS k\nWHERE {}", condition(&found));

@@ -3,7 +3,6 @@
 use crate::postgres::upload::isolation::state::{Isolation, Ran};
 use crate::postgres::upload::stop::{Stop, stopped};
 use crate::postgres::values::Kind;
-use crate::quote::ident;
 use crate::synchronization::change::Change;
 use crate::upload::uploaded_row::event_of;
 use crate::upload::waiting::WaitingRow;
@@ -98,8 +97,7 @@ fn columns(
     query: &'static str,
 ) -> Result<Columns, Stop> {
     let table = isolation.table(position);
-    let (published, details) = (&table.deployed.published, &table.deployed.details);
-    let name = format!("{}.{}", ident(&details.schema), ident(&details.name));
+    let (published, name) = (&table.deployed.published, table.deployed.details.sql_name());
     isolation.flush()?;
     let asking = stopped("read what constrains a table");
     let rows = isolation.link.query(query, &[&name]).map_err(&asking)?;
