@@ -19,7 +19,6 @@
 
 use crate::postgres::values::misfit::Misfit;
 use crate::postgres::values::numeric::{Class, Short};
-use crate::postgres::values::scratch::Scratch;
 use model::{Value, ValueRef, write_value};
 use postgres_types::{Kind as TypeKind, Type};
 use serde::{Deserialize, Serialize};
@@ -58,6 +57,30 @@ pub(super) enum Kind {
     Other,
 }
 
+impl Kind {
+    /// Of the values of a type; none where only PostgreSQL itself makes them text.
+    fn of(type_: &Type, numeric: NumericAs) -> Option<Kind> {
+        Some(match *type_ {
+            Type::BOOL => Kind::Bool,
+            Type::INT2 => Kind::Int2,
+            Type::INT4 => Kind::Int4,
+            Type::INT8 => Kind::Int8,
+            Type::FLOAT4 => Kind::Float4,
+            Type::FLOAT8 => Kind::Float8,
+            Type::NUMERIC => Kind::Numeric(numeric),
+            Type::TEXT | Type::VARCHAR => Kind::Text,
+            Type::BPCHAR => Kind::Char,
+            Type::BYTEA => Kind::Bytea,
+            Type::UUID => Kind::Uuid,
+            Type::DATE => Kind::Date,
+            Type::TIME => Kind::Time,
+            Type::TIMESTAMP => Kind::Timestamp,
+            Type::TIMESTAMPTZ => Kind::Timestamptz,
+            _ => return None,
+        })
+    }
+}
+
 /// What a numeric column is at the remote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -81,26 +104,14 @@ const PLAIN_REALS: std::ops::Range<f64> = 1e-4..1e15;
 impl ColumnType {
     /// The type named `name` by `format_type(oid, -1)`, for a domain that of its base type.
     pub(super) fn of(name: &str, oid: u32, is_domain: bool, numeric: NumericAs) -> ColumnType {
-        let kind = match Type::from_oid(oid) {
-            Some(Type::TEXT | Type::VARCHAR) => Kind::Text,
-            Some(Type::BPCHAR) => Kind::Char,
+        let known = Type::from_oid(oid);
+        let kind = match known.as_ref().and_then(|known| Kind::of(known, numeric)) {
+            Some(text @ (Kind::Text | Kind::Char)) => text,
             // Domains are text at the remote, whatever they are made of.
             _ if is_domain => Kind::Other,
-            Some(Type::BOOL) => Kind::Bool,
-            Some(Type::INT2) => Kind::Int2,
-            Some(Type::INT4) => Kind::Int4,
-            Some(Type::INT8) => Kind::Int8,
-            Some(Type::FLOAT4) => Kind::Float4,
-            Some(Type::FLOAT8) => Kind::Float8,
-            Some(Type::NUMERIC) => Kind::Numeric(numeric),
-            Some(Type::BYTEA) => Kind::Bytea,
-            Some(Type::UUID) => Kind::Uuid,
-            Some(Type::DATE) => Kind::Date,
-            Some(Type::TIME) => Kind::Time,
-            Some(Type::TIMESTAMP) => Kind::Timestamp,
-            Some(Type::TIMESTAMPTZ) => Kind::Timestamptz,
-            Some(Type::INTERVAL) => Kind::Interval,
-            _ => Kind::Other,
+            Some(kind) => kind,
+            None if known == Some(Type::INTERVAL) => Kind::Interval,
+            None => Kind::Other,
         };
         ColumnType { cast: name.to_owned(), kind }
     }
@@ -201,22 +212,25 @@ impl ColumnType {
     /// Whether a key with this value, which fits, comes back in the same letters. If not, the
     /// remote would hold two rows where the center has one.
     pub(super) fn keeps_spelling(&self, value: ValueRef<'_>) -> bool {
-        let reading = match self.kind {
-            Kind::Char => Reading::Char,
-            Kind::Uuid => Reading::Uuid,
-            Kind::Date => Reading::Date,
-            Kind::Time => Reading::Time,
-            Kind::Timestamp => Reading::Timestamp,
-            Kind::Timestamptz => Reading::Timestamptz,
-            Kind::Numeric(numeric) => Reading::Numeric(numeric),
-            _ => return true,
-        };
+        let respells = matches!(
+            self.kind,
+            Kind::Char
+                | Kind::Uuid
+                | Kind::Date
+                | Kind::Time
+                | Kind::Timestamp
+                | Kind::Timestamptz
+                | Kind::Numeric(_)
+        );
+        if !respells {
+            return true;
+        }
         let (mut element, mut back, mut row) = (Vec::new(), Vec::new(), Vec::new());
         write_value(&mut row, value);
         if value == ValueRef::Null || self.write_element(value, &mut element).is_err() {
             return true;
         }
-        reading.write(element.get(4..), &mut back).is_ok() && back == row
+        Reading::As(self.kind).write(element.get(4..), &mut back).is_ok() && back == row
     }
 }
 
@@ -275,14 +289,7 @@ fn write_numeric(value: ValueRef<'_>, out: &mut Vec<u8>) -> Result<(), Misfit> {
     out.extend_from_slice(&[0; 4]);
     match value {
         ValueRef::Text(digits) => numeric::write_binary(digits, out)?,
-        ValueRef::Integer(i) => {
-            let mut digits = Scratch::new();
-            if i < 0 {
-                digits.push(b'-');
-            }
-            digits.padded(i.unsigned_abs(), 1);
-            numeric::write_binary(digits.as_bytes(), out)?;
-        }
+        ValueRef::Integer(i) => numeric::write_whole(i < 0, i.unsigned_abs(), 0, out),
         // The shortest decimal that is this double: 0.1 and not its 55 digits.
         ValueRef::Real(r) => numeric::write_binary(r.to_string().as_bytes(), out)?,
         _ => return Err("is not a number"),
@@ -312,24 +319,11 @@ fn read_uuid(text: &[u8]) -> Result<[u8; 16], Misfit> {
 /// How a column of a result is read; follows from what the statement returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reading {
-    Bool,
-    Int2,
-    Int4,
-    Int8,
-    Float4,
-    Float8,
-    Numeric(NumericAs),
-    Text,
-    /// Without the blanks at its end, which have no meaning and would be part of a key.
-    Char,
+    /// As what it is in binary form. Of a char without the blanks at its end, which have no meaning
+    /// and would be part of a key.
+    As(Kind),
     /// Text after a version byte.
     Jsonb,
-    Bytea,
-    Uuid,
-    Date,
-    Time,
-    Timestamp,
-    Timestamptz,
 }
 
 /// The bytes of a result are not what its type promises.
@@ -343,97 +337,74 @@ impl Reading {
             Kind::Numeric(numeric) => numeric,
             _ => NumericAs::Text,
         };
-        Some(match *result {
-            Type::BOOL => Reading::Bool,
-            Type::INT2 => Reading::Int2,
-            Type::INT4 => Reading::Int4,
-            Type::INT8 => Reading::Int8,
-            Type::FLOAT4 => Reading::Float4,
-            Type::FLOAT8 => Reading::Float8,
-            Type::NUMERIC => Reading::Numeric(numeric),
-            Type::TEXT | Type::VARCHAR | Type::NAME | Type::JSON | Type::XML => Reading::Text,
-            Type::BPCHAR => Reading::Char,
-            Type::JSONB => Reading::Jsonb,
-            Type::BYTEA => Reading::Bytea,
-            Type::UUID => Reading::Uuid,
-            Type::DATE => Reading::Date,
-            Type::TIME => Reading::Time,
-            Type::TIMESTAMP => Reading::Timestamp,
-            Type::TIMESTAMPTZ => Reading::Timestamptz,
-            _ if matches!(result.kind(), TypeKind::Enum(_)) => Reading::Text,
-            _ => return None,
-        })
+        match *result {
+            Type::NAME | Type::JSON | Type::XML => Some(Reading::As(Kind::Text)),
+            Type::JSONB => Some(Reading::Jsonb),
+            _ if matches!(result.kind(), TypeKind::Enum(_)) => Some(Reading::As(Kind::Text)),
+            _ => Kind::of(result, numeric).map(Reading::As),
+        }
     }
 
     /// Appends the value whose binary form is `raw` to a compact row.
     pub(super) fn write(self, raw: Option<&[u8]>, out: &mut Vec<u8>) -> Result<(), Garbled> {
-        let Some(raw) = raw else {
-            write_value(out, ValueRef::Null);
-            return Ok(());
+        let value = match (raw, self) {
+            (None, _) => ValueRef::Null,
+            (Some(raw), Reading::Jsonb) => ValueRef::Text(raw.strip_prefix(&[1]).ok_or(Garbled)?),
+            (Some(raw), Reading::As(kind)) => return kind.write(raw, out),
         };
+        write_value(out, value);
+        Ok(())
+    }
+}
+
+impl Kind {
+    fn write(self, raw: &[u8], out: &mut Vec<u8>) -> Result<(), Garbled> {
         let value = match self {
-            Reading::Bool => ValueRef::Integer(i64::from(array::<1>(raw)?[0] != 0)),
-            Reading::Int2 => ValueRef::Integer(i16::from_be_bytes(array(raw)?).into()),
-            Reading::Int4 => ValueRef::Integer(i32::from_be_bytes(array(raw)?).into()),
-            Reading::Int8 => ValueRef::Integer(i64::from_be_bytes(array(raw)?)),
-            Reading::Float4 => real(widened(f32::from_be_bytes(array(raw)?))),
-            Reading::Float8 => real(f64::from_be_bytes(array(raw)?)),
-            Reading::Text => ValueRef::Text(raw),
-            Reading::Char => {
+            Kind::Bool => ValueRef::Integer(i64::from(array::<1>(raw)?[0] != 0)),
+            Kind::Int2 => ValueRef::Integer(i16::from_be_bytes(array(raw)?).into()),
+            Kind::Int4 => ValueRef::Integer(i32::from_be_bytes(array(raw)?).into()),
+            Kind::Int8 => ValueRef::Integer(i64::from_be_bytes(array(raw)?)),
+            Kind::Float4 => real(widened(f32::from_be_bytes(array(raw)?))),
+            Kind::Float8 => real(f64::from_be_bytes(array(raw)?)),
+            Kind::Numeric(numeric) => return read_numeric(raw, numeric, out),
+            Kind::Text | Kind::Interval | Kind::Other => ValueRef::Text(raw),
+            Kind::Char => {
                 let end = raw.iter().rposition(|byte| *byte != b' ').map_or(0, |last| last + 1);
                 ValueRef::Text(&raw[..end])
             }
-            Reading::Jsonb => ValueRef::Text(raw.strip_prefix(&[1]).ok_or(Garbled)?),
-            Reading::Bytea => ValueRef::Blob(raw),
-            Reading::Numeric(numeric) => return read_numeric(raw, numeric, out),
-            Reading::Uuid | Reading::Date | Reading::Time => return self.write_text(raw, out),
-            Reading::Timestamp | Reading::Timestamptz => return self.write_text(raw, out),
+            Kind::Bytea => ValueRef::Blob(raw),
+            Kind::Uuid | Kind::Date | Kind::Time | Kind::Timestamp | Kind::Timestamptz => {
+                return self.write_text(raw, out);
+            }
         };
         write_value(out, value);
         Ok(())
     }
 
     fn write_text(self, raw: &[u8], out: &mut Vec<u8>) -> Result<(), Garbled> {
-        if self.write_usual(raw, out)? {
-            return Ok(());
-        }
-        let mut text = Scratch::new();
+        let mut write = |text: &[u8]| write_value(out, ValueRef::Text(text));
         match self {
-            Reading::Uuid => uuid_text(&array(raw)?, &mut text),
-            Reading::Date => datetime::write_date(i32::from_be_bytes(array(raw)?), &mut text),
-            Reading::Time => datetime::write_time(i64::from_be_bytes(array(raw)?), &mut text),
-            _ => {
-                let micros = i64::from_be_bytes(array(raw)?);
-                datetime::write_timestamp(micros, self == Reading::Timestamptz, &mut text);
+            Kind::Uuid => write(&uuid_text(&array(raw)?)),
+            Kind::Time => {
+                let (text, len) = datetime::time(i64::from_be_bytes(array(raw)?));
+                write(&text[..len]);
             }
-        }
-        write_value(out, ValueRef::Text(text.as_bytes()));
-        Ok(())
-    }
-}
-
-impl Reading {
-    /// Writes a date of our times, whose text has a fixed length; false for any other value.
-    fn write_usual(self, raw: &[u8], out: &mut Vec<u8>) -> Result<bool, Garbled> {
-        match self {
-            Reading::Date => {
-                let Some(text) = datetime::usual_date(i32::from_be_bytes(array(raw)?)) else {
-                    return Ok(false);
-                };
-                write_value(out, ValueRef::Text(&text));
-            }
-            Reading::Timestamp | Reading::Timestamptz => {
-                let Some(text) = datetime::usual_timestamp(i64::from_be_bytes(array(raw)?)) else {
-                    return Ok(false);
-                };
-                match self {
-                    Reading::Timestamptz => write_value(out, ValueRef::Text(&text)),
-                    _ => write_value(out, ValueRef::Text(&text[..text.len() - 1])),
+            Kind::Date => {
+                let days = i32::from_be_bytes(array(raw)?);
+                match datetime::usual_date(days) {
+                    Some(text) => write(&text),
+                    None => write(datetime::date(days).as_bytes()),
                 }
             }
-            _ => return Ok(false),
+            _ => {
+                let (micros, utc) = (i64::from_be_bytes(array(raw)?), self == Kind::Timestamptz);
+                match datetime::usual_timestamp(micros) {
+                    Some(text) => write(&text[..text.len() - usize::from(!utc)]),
+                    None => write(datetime::timestamp(micros, utc).as_bytes()),
+                }
+            }
         }
-        Ok(true)
+        Ok(())
     }
 }
 
@@ -454,15 +425,14 @@ pub(super) fn widened(single: f32) -> f64 {
     single.to_string().parse().unwrap_or_else(|_| f64::from(single))
 }
 
-fn uuid_text(bytes: &[u8; 16], out: &mut Scratch) {
-    for (at, byte) in bytes.iter().enumerate() {
-        if matches!(at, 4 | 6 | 8 | 10) {
-            out.push(b'-');
-        }
-        for digit in [byte >> 4, byte & 15] {
-            out.push(b"0123456789abcdef"[usize::from(digit)]);
-        }
+fn uuid_text(bytes: &[u8; 16]) -> [u8; 36] {
+    let mut text = [b'-'; 36];
+    let places = (0..text.len()).filter(|at| !matches!(at, 8 | 13 | 18 | 23));
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    for (at, digit) in places.zip(digits) {
+        text[at] = b"0123456789abcdef"[usize::from(digit)];
     }
+    text
 }
 
 fn read_numeric(raw: &[u8], as_: NumericAs, out: &mut Vec<u8>) -> Result<(), Garbled> {
@@ -494,8 +464,7 @@ fn write_short(short: Short, as_: NumericAs, out: &mut Vec<u8>) -> bool {
 }
 
 fn read_long(raw: &[u8], as_: NumericAs, out: &mut Vec<u8>) -> Result<(), Garbled> {
-    let mut text = Scratch::new();
-    let class = numeric::write_text(raw, &mut text).ok_or(Garbled)?;
+    let (text, class) = numeric::text(raw).ok_or(Garbled)?;
     let digits = text.as_str();
     let parsed = || digits.parse::<f64>().ok();
     let value = match (as_, class) {
@@ -533,6 +502,5 @@ pub(super) mod datetime;
 mod misfit;
 pub(super) mod numeric;
 pub(super) mod row_decoder;
-pub(super) mod scratch;
 #[cfg(test)]
 mod tests;

@@ -12,7 +12,6 @@
 //! refused.
 
 use crate::postgres::values::misfit::Misfit;
-use crate::postgres::values::scratch::Scratch;
 use model::{civil_date, civil_day};
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
@@ -34,48 +33,52 @@ const NO_TIME: Misfit = "is not a time";
 const NO_TIMESTAMP: Misfit = "is not a date and time";
 const OUT_OF_RANGE: Misfit = "is out of the range of dates";
 
-pub(in crate::postgres) fn write_date(days: i32, out: &mut Scratch) {
+/// Any date.
+pub(in crate::postgres) fn date(days: i32) -> String {
     match days {
-        i32::MAX => out.text("infinity"),
-        i32::MIN => out.text("-infinity"),
+        i32::MAX => "infinity".into(),
+        i32::MIN => "-infinity".into(),
         days => {
-            let before_christ = civil(i64::from(days), out);
-            if before_christ {
-                out.text(" BC");
-            }
+            let (date, era) = civil(i64::from(days));
+            date + era
         }
     }
 }
 
-pub(in crate::postgres) fn write_time(micros: i64, out: &mut Scratch) {
-    clock(micros, out);
-    let fraction = micros.rem_euclid(MICROS_PER_SECOND);
-    if fraction > 0 {
-        out.push(b'.');
-        out.padded(fraction as u64, 6);
-        while out.last() == Some(b'0') {
-            out.pop();
-        }
-    }
+/// A time of the day: its text up to a length, without zeros at the end.
+pub(in crate::postgres) fn time(micros: i64) -> ([u8; 15], usize) {
+    let text = of_day(micros);
+    let (clock, fraction) = text.split_at("00:00:00".len());
+    let digits = fraction.iter().rposition(|byte| matches!(byte, b'1'..=b'9'));
+    (text, clock.len() + digits.map_or(0, |last| last + 1))
 }
 
-pub(in crate::postgres) fn write_timestamp(micros: i64, utc: bool, out: &mut Scratch) {
+/// A time of the day with all its digits.
+fn of_day(micros: i64) -> [u8; 15] {
+    let mut text = *b"00:00:00.000000";
+    // Both are below the number of microseconds of a day.
+    let seconds = (micros / MICROS_PER_SECOND) as u32;
+    let fraction = (micros % MICROS_PER_SECOND) as u32;
+    text[..2].copy_from_slice(pair(seconds / 3600));
+    text[3..5].copy_from_slice(pair(seconds / 60 % 60));
+    text[6..8].copy_from_slice(pair(seconds % 60));
+    text[9..11].copy_from_slice(pair(fraction / 10_000));
+    text[11..13].copy_from_slice(pair(fraction / 100 % 100));
+    text[13..].copy_from_slice(pair(fraction % 100));
+    text
+}
+
+/// Any timestamp.
+pub(in crate::postgres) fn timestamp(micros: i64, utc: bool) -> String {
     match micros {
-        i64::MAX => return out.text("infinity"),
-        i64::MIN => return out.text("-infinity"),
-        _ => {}
-    }
-    let before_christ = civil(micros.div_euclid(MICROS_PER_DAY), out);
-    let of_day = micros.rem_euclid(MICROS_PER_DAY);
-    out.push(b' ');
-    clock(of_day, out);
-    out.push(b'.');
-    out.padded((of_day % MICROS_PER_SECOND) as u64, 6);
-    if utc {
-        out.push(b'Z');
-    }
-    if before_christ {
-        out.text(" BC");
+        i64::MAX => "infinity".into(),
+        i64::MIN => "-infinity".into(),
+        micros => {
+            let (date, era) = civil(micros.div_euclid(MICROS_PER_DAY));
+            let time = of_day(micros.rem_euclid(MICROS_PER_DAY));
+            let zone = if utc { "Z" } else { "" };
+            format!("{date} {}{zone}{era}", String::from_utf8_lossy(&time))
+        }
     }
 }
 
@@ -94,17 +97,8 @@ pub(in crate::postgres) fn usual_date(days: i32) -> Option<[u8; 10]> {
 pub(in crate::postgres) fn usual_timestamp(micros: i64) -> Option<[u8; 27]> {
     let mut text = *b"0000-00-00 00:00:00.000000Z";
     let date = usual_date(i32::try_from(micros.div_euclid(MICROS_PER_DAY)).ok()?)?;
-    let of_day = micros.rem_euclid(MICROS_PER_DAY);
-    // Both are below the number of microseconds of a day.
-    let seconds = (of_day / MICROS_PER_SECOND) as u32;
-    let fraction = (of_day % MICROS_PER_SECOND) as u32;
     text[..10].copy_from_slice(&date);
-    text[11..13].copy_from_slice(pair(seconds / 3600));
-    text[14..16].copy_from_slice(pair(seconds / 60 % 60));
-    text[17..19].copy_from_slice(pair(seconds % 60));
-    text[20..22].copy_from_slice(pair(fraction / 10_000));
-    text[22..24].copy_from_slice(pair(fraction / 100 % 100));
-    text[24..26].copy_from_slice(pair(fraction % 100));
+    text[11..26].copy_from_slice(&of_day(micros.rem_euclid(MICROS_PER_DAY)));
     Some(text)
 }
 
@@ -141,25 +135,11 @@ fn usual_civil(days: i32) -> Option<(u32, u32, u32)> {
     Some((year, (months >> 16) - 12 * turned, (months & 0xFFFF) / 2141 + 1))
 }
 
-/// Writes year, month and day; true before the year 1.
-fn civil(days: i64, out: &mut Scratch) -> bool {
+/// Year, month and day, and the era.
+fn civil(days: i64) -> (String, &'static str) {
     let (year, month, day) = civil_date(days + EPOCH_DAYS);
-    let before_christ = year <= 0;
-    out.padded(if before_christ { 1 - year } else { year } as u64, 4);
-    out.push(b'-');
-    out.padded(month as u64, 2);
-    out.push(b'-');
-    out.padded(day as u64, 2);
-    before_christ
-}
-
-fn clock(micros: i64, out: &mut Scratch) {
-    let seconds = (micros / MICROS_PER_SECOND) as u64;
-    out.padded(seconds / 3600, 2);
-    out.push(b':');
-    out.padded(seconds / 60 % 60, 2);
-    out.push(b':');
-    out.padded(seconds % 60, 2);
+    let (year, era) = if year <= 0 { (1 - year, " BC") } else { (year, "") };
+    (format!("{year:04}-{month:02}-{day:02}"), era)
 }
 
 pub(in crate::postgres) fn read_date(text: &[u8]) -> Result<i32, Misfit> {
@@ -319,18 +299,6 @@ impl Cursor<'_> {
 mod tests {
     use super::*;
 
-    fn timestamp(micros: i64, utc: bool) -> String {
-        let mut out = Scratch::new();
-        write_timestamp(micros, utc, &mut out);
-        out.as_str().to_owned()
-    }
-
-    fn date(days: i32) -> String {
-        let mut out = Scratch::new();
-        write_date(days, &mut out);
-        out.as_str().to_owned()
-    }
-
     // Trap 15
     #[test]
     fn every_date_comes_back() {
@@ -458,9 +426,8 @@ mod tests {
     #[test]
     fn times_are_written_without_trailing_zeros() {
         for text in ["00:00:00", "08:30:00.5", "23:59:59.999999", "24:00:00"] {
-            let mut out = Scratch::new();
-            write_time(read_time(text.as_bytes()).unwrap(), &mut out);
-            assert_eq!(out.as_str(), text);
+            let (written, len) = time(read_time(text.as_bytes()).unwrap());
+            assert_eq!(str::from_utf8(&written[..len]), Ok(text));
         }
         assert!(read_time(b"24:00:01").is_err());
     }

@@ -4,7 +4,6 @@
 //! a sign, and the number of decimals to show (*scale*).
 
 use crate::postgres::values::misfit::Misfit;
-use crate::postgres::values::scratch::Scratch;
 
 const NEGATIVE: u16 = 0x4000;
 const NAN: u16 = 0xC000;
@@ -91,9 +90,20 @@ fn write_short(negative: bool, text: &[u8], out: &mut Vec<u8>) -> bool {
         return false;
     }
     let scale = point.map_or(0, |at| text.len() - 1 - at);
+    write_whole(negative, number, scale, out);
+    true
+}
+
+/// Appends the binary form of `number` divided by 10 to the power of `scale`. With the zeros that
+/// bring its decimals to whole groups of four it fits into 64 bits.
+pub(in crate::postgres) fn write_whole(
+    negative: bool,
+    mut number: u64,
+    scale: usize,
+    out: &mut Vec<u8>,
+) {
     if number == 0 {
-        header(out, 0, 0, 0, scale as i64);
-        return true;
+        return header(out, 0, 0, 0, scale as i64);
     }
     let behind = scale.div_ceil(4);
     number *= 10_u64.pow((behind * 4 - scale) as u32);
@@ -109,7 +119,6 @@ fn write_short(negative: bool, text: &[u8], out: &mut Vec<u8>) -> bool {
     let sign = if negative { NEGATIVE } else { 0 };
     header(out, (last + 1 - first) as i64, weight, sign, scale as i64);
     groups[first..=last].iter().for_each(|group| out.extend_from_slice(&group.to_be_bytes()));
-    true
 }
 
 fn check(fits: bool) -> Result<(), Misfit> {
@@ -282,52 +291,37 @@ pub(in crate::postgres) enum Class {
     NotANumber,
 }
 
-/// Writes the text that PostgreSQL itself would show. `None`: not the binary form.
-pub(in crate::postgres) fn write_text(bytes: &[u8], out: &mut Scratch) -> Option<Class> {
+/// The text that PostgreSQL itself would show. `None`: not the binary form.
+pub(in crate::postgres) fn text(bytes: &[u8]) -> Option<(String, Class)> {
     let word = |at: usize| Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
     let count = i64::from(word(0)?);
     let weight = i64::from(word(2)? as i16);
-    let scale = i64::from(word(6)?);
-    match word(4)? {
-        NAN => {
-            out.text("NaN");
-            return Some(Class::NotANumber);
-        }
-        INFINITY => {
-            out.text("Infinity");
-            return Some(Class::Infinite);
-        }
-        MINUS_INFINITY => {
-            out.text("-Infinity");
-            return Some(Class::Infinite);
-        }
-        NEGATIVE => out.push(b'-'),
-        _ => {}
-    }
+    let scale = usize::from(word(6)?);
+    let sign = match word(4)? {
+        NAN => return Some(("NaN".into(), Class::NotANumber)),
+        INFINITY => return Some(("Infinity".into(), Class::Infinite)),
+        MINUS_INFINITY => return Some(("-Infinity".into(), Class::Infinite)),
+        NEGATIVE => "-",
+        _ => "",
+    };
     // The digit of this power of 10,000.
     let digit = |power: i64| {
         let at = weight - power;
         if (0..count).contains(&at) { word(8 + 2 * at as usize) } else { Some(0) }
     };
-    out.padded(u64::from(digit(weight.max(0))?), 1);
+    let mut text = format!("{sign}{}", digit(weight.max(0))?);
     for power in (0..weight.max(0)).rev() {
-        out.padded(u64::from(digit(power)?), 4);
+        text.push_str(&format!("{:04}", digit(power)?));
     }
     if scale > 0 {
-        out.push(b'.');
-        let mut left = scale;
-        let mut power = -1;
-        while left > 0 {
-            let mut rest = digit(power)?;
-            for place in [1000, 100, 10, 1].iter().take(left as usize) {
-                out.push(b'0' + (rest / place) as u8);
-                rest %= place;
-            }
-            left -= 4;
-            power -= 1;
+        text.push('.');
+        let end = text.len() + scale;
+        for power in 1..=scale.div_ceil(4) as i64 {
+            text.push_str(&format!("{:04}", digit(-power)?));
         }
+        text.truncate(end);
     }
-    Some(Class::Finite)
+    Some((text, Class::Finite))
 }
 
 #[cfg(test)]
@@ -337,9 +331,7 @@ mod tests {
     fn there_and_back(text: &str) -> Result<String, Misfit> {
         let mut bytes = Vec::new();
         write_binary(text.as_bytes(), &mut bytes)?;
-        let mut out = Scratch::new();
-        write_text(&bytes, &mut out).unwrap();
-        Ok(out.as_str().to_owned())
+        Ok(super::text(&bytes).unwrap().0)
     }
 
     // Trap 15
