@@ -5,7 +5,8 @@ use crate::download::batches::{Batches, Kind, Part};
 use crate::download::owed::{OwedKeys, Page};
 use crate::postgres::catalog::table::Table;
 use crate::postgres::link::RowRef;
-use crate::postgres::values::{ColumnType, Reading};
+use crate::postgres::values::ColumnType;
+use crate::postgres::values::row_decoder::Decoder;
 use crate::synchronization::{FetchRequest, Fetched};
 use model::{Code, Failure};
 use std::sync::Arc;
@@ -17,8 +18,8 @@ pub(in crate::postgres) struct Download<'a, 's> {
     owed: Vec<Option<OwedKeys>>,
     /// The cursor whose rows arrive.
     cursor: Option<usize>,
-    /// How its columns are read.
-    readings: Vec<Reading>,
+    /// How they are read, once there is one.
+    decoder: Option<Decoder>,
     batches: Batches<'a, 's>,
 }
 
@@ -31,7 +32,7 @@ impl<'a, 's> Download<'a, 's> {
     ) -> Download<'a, 's> {
         let batches = Batches::new(request, sink);
         let owed = owed.into_iter().map(Some).collect();
-        Download { tables, owed, cursor: None, readings: Vec::new(), batches }
+        Download { tables, owed, cursor: None, decoder: None, batches }
     }
 
     /// Takes a row of cursor `at`; rows arrive in the order of the cursors.
@@ -42,20 +43,17 @@ impl<'a, 's> Download<'a, 's> {
         row: RowRef<'_>,
     ) -> Result<(), Failure> {
         let part = parts[at];
-        if self.cursor != Some(at) || self.readings.is_empty() {
+        if self.cursor != Some(at) {
             self.proceed(parts, at)?;
-            self.readings = readings(&self.tables[part.position], part, row)?;
         }
-        let table = &self.tables[part.position].deployed.published;
-        let readings = &self.readings;
-        self.batches.row(part, table, |buffer| {
-            for (column, (reading, raw)) in readings.iter().zip(row.values()).enumerate() {
-                if reading.write(raw, buffer).is_err() {
-                    let message = format!("a value of column {column} does not decode");
-                    return Err(Failure::new(Code::Bug, message).table(table.name.as_str()));
-                }
-            }
-            Ok(())
+        let table = &self.tables[part.position];
+        let decoder = match &self.decoder {
+            Some(decoder) => decoder,
+            None => self.decoder.insert(decoder(table, part, row)?),
+        };
+        let published = &table.deployed.published;
+        self.batches.row(part, published, |buffer| {
+            decoder.write(row, buffer).map_err(|failure| failure.table(published.name.as_str()))
         })
     }
 
@@ -63,7 +61,7 @@ impl<'a, 's> Download<'a, 's> {
     pub(super) fn proceed(&mut self, parts: &[Part], at: usize) -> Result<(), Failure> {
         while self.cursor != Some(at) {
             self.next(parts)?;
-            self.readings.clear();
+            self.decoder = None;
         }
         Ok(())
     }
@@ -100,26 +98,20 @@ impl<'a, 's> Download<'a, 's> {
     }
 }
 
-/// How the columns of a cursor's rows are read.
-fn readings(table: &Table, part: Part, row: RowRef<'_>) -> Result<Vec<Reading>, Failure> {
+/// How a cursor's rows are read.
+fn decoder(table: &Table, part: Part, row: RowRef<'_>) -> Result<Decoder, Failure> {
     let (published, types) = (&table.deployed.published, &table.deployed.details.columns);
-    let expected: Vec<usize> = match part.kind {
-        Kind::Rows | Kind::Owed => (0..published.width()).collect(),
-        Kind::DeletedKeys => published.key.iter().map(|at| usize::from(*at)).collect(),
+    let columns: Vec<&ColumnType> = match part.kind {
+        Kind::Rows | Kind::Owed => types.iter().collect(),
+        Kind::DeletedKeys => published.key.iter().map(|at| &types[usize::from(*at)]).collect(),
     };
-    let wrong =
-        |message: String| Failure::new(Code::ScriptFailed, message).table(published.name.as_str());
     let found = row.columns().len();
-    if found != expected.len() {
-        return Err(wrong(format!("a script returns {found} columns, not {}", expected.len())));
-    }
-    let reading = |(place, column): (usize, usize)| {
-        let kind: Option<&ColumnType> = types.get(column);
-        let result = &row.columns()[place].type_;
-        kind.and_then(|kind| Reading::of(result, kind)).ok_or_else(|| {
-            let name = &published.columns[column];
-            wrong(format!("a script returns column {name} as {result}; select it with ::text"))
-        })
+    let decoder = match found == columns.len() {
+        true => Decoder::new(row, columns.into_iter()),
+        false => {
+            let message = format!("a script returns {found} columns, not {}", columns.len());
+            Err(Failure::new(Code::ScriptFailed, message))
+        }
     };
-    expected.into_iter().enumerate().map(reading).collect()
+    decoder.map_err(|failure| failure.table(published.name.as_str()))
 }
