@@ -18,11 +18,8 @@ pub(super) mod orphans;
 pub(super) mod owed;
 pub(super) mod read_lock;
 pub(super) mod rows;
-pub(super) mod search;
 pub(super) mod snapshot;
 pub(super) mod timeline;
-pub(super) mod typed_claim;
-pub(super) mod unfetched;
 pub(super) mod unreadable;
 pub(super) mod watermark;
 pub(super) mod withhold;
@@ -34,19 +31,17 @@ use crate::download::{self, Sink, range};
 use crate::identity::Void;
 use crate::postgres::catalog;
 use crate::postgres::catalog::table::Table;
-use crate::postgres::download::cursor::{FOR_SCRIPTS, Source, Value};
+use crate::postgres::download::cursor::{Cursor, FOR_SCRIPTS, Source, Value};
 use crate::postgres::download::moment::{Digests, DownloadRange, LogState, Moment, Witness};
 use crate::postgres::download::read_lock::ReadLock;
 use crate::postgres::download::rows::Download;
-use crate::postgres::download::search::Search;
 use crate::postgres::download::snapshot::{Snapshot, Xid8};
 use crate::postgres::download::timeline::Timelines;
-use crate::postgres::download::unfetched::Unfetched;
+use crate::postgres::download::unreadable::Unfetched;
 use crate::postgres::download::watermark::{Mark, NumberSpace};
 use crate::postgres::errors::{Fault, failed, script_failed};
 use crate::postgres::link::{Answer, Call, Link, Row};
 use crate::postgres::optimize::departure_probe::{DepartureProbe, Questions};
-use crate::postgres::statement::{Slot, Statement};
 use crate::postgres::tracking::watch;
 use crate::script::Event;
 use crate::synchronization::{DownloadedTable, FetchRequest, Fetched};
@@ -268,41 +263,20 @@ fn own_upload(echo: &Echo, space: NumberSpace) -> Xid8 {
     Xid8(echo.upload.filter(here).map_or(NO_TRANSACTION, |upload| upload.number))
 }
 
-/// A statement of the second flight, and what its rows are.
-struct Cursor<'a> {
-    event: Event,
-    statement: Cow<'a, Statement>,
-    source: Source<'a>,
-    /// The keys between which its rows lie.
-    bounds: [Option<&'a [u8]>; 2],
-    part: Part,
+/// The tables of a download, and what is known of it.
+#[derive(Clone, Copy)]
+pub(super) struct Search<'a> {
+    pub(super) tables: &'a [Arc<Table>],
+    pub(super) ranges: &'a [DownloadRange],
+    pub(super) request: &'a FetchRequest<'a>,
+    pub(super) departures: &'a DepartureProbe,
+    pub(super) own_upload: Xid8,
 }
 
-impl<'a> Cursor<'a> {
-    /// Whether it is sent when the answers of those before it are there.
-    fn waits(&self) -> bool {
-        self.part.kind == Kind::Owed && self.part.meets_owed
-    }
-
-    /// For a table that is sent as a whole, a new plan is better than the kept one.
-    fn keeps_plan(&self) -> bool {
-        self.statement.keeps_plan && !self.part.refreshed
-    }
-
-    /// Its parameters.
-    fn values(&self, table: &Table, keys: &[Vec<u8>]) -> Result<Vec<Value<'a>>, Failure> {
-        let values = self.statement.slots.iter().map(|slot| match slot {
-            Slot::NewColumn(column) | Slot::OldColumn(column) => {
-                let keys = keys.iter().map(Vec::as_slice);
-                Ok(Value::Keys(owed::key_array(keys, table, *column)?))
-            }
-            Slot::Bound(which, column) => {
-                let key = self.bounds[*which].into_iter();
-                Ok(Value::Keys(owed::key_array(key, table, *column)?))
-            }
-            _ => Ok(self.source.value(slot)),
-        });
-        values.collect()
+impl<'a> Search<'a> {
+    pub(super) fn source(self, position: usize) -> Source<'a> {
+        let since = self.ranges[position].since.as_ref();
+        Source { session: self.request.session, since, own_upload: self.own_upload }
     }
 }
 
@@ -338,7 +312,7 @@ fn plan<'a>(
             cursors.push(Cursor { event, statement, source, bounds, part });
         }
         if let Some(since) = range.departed()
-            && !departures.is_about(table, Some(since), own_upload)
+            && !departures.is_about(table, since, own_upload)
         {
             cursors.push(alone(Event::DownloadDeleteCursor, Some(since), Kind::DeletedKeys)?);
         }

@@ -10,7 +10,7 @@ use crate::postgres::download::claims::Claims;
 use crate::postgres::download::orphans::Orphans;
 use crate::postgres::download::read_lock::{self, ReadLocks};
 use crate::postgres::download::timeline::Timelines;
-use crate::postgres::download::unfetched::Unfetched;
+use crate::postgres::download::unreadable::Unfetched;
 use crate::postgres::download::{self, Opening, Unopened};
 use crate::postgres::errors::failed;
 use crate::postgres::link::{Call, Link, Row, Unreadable};

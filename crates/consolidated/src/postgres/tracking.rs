@@ -11,14 +11,12 @@
 //! restores.
 
 pub(super) mod departure_log;
-pub(super) mod object;
 pub(super) mod trim;
 pub(super) mod watch;
 
 use crate::deploy::{TableFacts, Wanted};
 use crate::postgres::deploy::tables::{UserColumn, UserTable, VERSION, bounded_name};
 use crate::postgres::tracking::departure_log::{Log, log, log_name};
-use crate::postgres::tracking::object::Object;
 use crate::quote::{ident, join, literal};
 
 /// All that tracks one table.
@@ -32,6 +30,16 @@ pub(super) struct Tracking {
     pub(super) objects: Vec<Object>,
     /// The index on the version, made while others write where the table is large.
     pub(super) version_index: Option<VersionIndex>,
+}
+
+/// A database object of Syncline.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Object {
+    /// `COLUMN`, `TABLE`, `INDEX`, `FUNCTION` or `TRIGGER`.
+    pub(super) kind: &'static str,
+    pub(super) name: String,
+    /// Makes it, one statement each.
+    pub(super) sql: Vec<String>,
 }
 
 /// An index that finds rows by their version.
@@ -48,39 +56,9 @@ const SMALL_TABLE_BYTES_MAX: i64 = 8 << 20;
 
 /// Functions that all tables share.
 pub(super) const FUNCTIONS: [(&str, &str); 3] = [
-    (
-        "syncline_stamp",
-        "CREATE OR REPLACE FUNCTION syncline.syncline_stamp() RETURNS trigger LANGUAGE plpgsql\n\
-         AS $$\nBEGIN\n    NEW.syncline_version := pg_catalog.pg_current_xact_id();\n    \
-         RETURN NEW;\nEND\n$$",
-    ),
-    (
-        "syncline_truncated",
-        "CREATE OR REPLACE FUNCTION syncline.syncline_truncated() RETURNS trigger \
-         LANGUAGE plpgsql\n\
-         SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$\nBEGIN\n    \
-         UPDATE syncline.syncline_log_state\n    \
-         SET incarnation = (random() * 9007199254740992)::bigint\n    \
-         WHERE table_name = TG_ARGV[0];\n    RETURN NULL;\nEND\n$$",
-    ),
-    (
-        "syncline_watched",
-        "CREATE OR REPLACE FUNCTION syncline.syncline_watched() RETURNS trigger \
-         LANGUAGE plpgsql\n\
-         SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$\nBEGIN\n    \
-         IF TG_OP <> 'DELETE' THEN\n        \
-         IF NEW.syncline_version IS DISTINCT FROM pg_current_xact_id() THEN\n            \
-         UPDATE syncline.syncline_log_state\n            \
-         SET incarnation = (random() * 9007199254740992)::bigint,\n                \
-         unstamped = pg_current_xact_id()\n            \
-         WHERE table_name = TG_ARGV[0]\n                \
-         AND unstamped IS DISTINCT FROM pg_current_xact_id();\n        \
-         END IF;\n    END IF;\n    \
-         IF current_setting('session_replication_role') = 'replica' THEN\n        \
-         UPDATE syncline.syncline_log_state SET bypassed = pg_current_xact_id()\n        \
-         WHERE table_name = TG_ARGV[0] AND bypassed IS DISTINCT FROM pg_current_xact_id();\n    \
-         END IF;\n    RETURN NULL;\nEND\n$$",
-    ),
+    ("syncline_stamp", include_str!("tracking/stamp.sql").trim_ascii_end()),
+    ("syncline_truncated", include_str!("tracking/truncated.sql").trim_ascii_end()),
+    ("syncline_watched", include_str!("tracking/watched.sql").trim_ascii_end()),
 ];
 
 /// A trigger that looks for versions which a trigger of the owner has set back.
@@ -129,14 +107,7 @@ pub(super) fn of(table: &UserTable, wanted: &Wanted) -> Tracking {
 fn triggers(table: &UserTable, wanted: &Wanted) -> Vec<Object> {
     let (name, log) = (table.sql_name(), log(&table.published_name()));
     let mut objects = Vec::new();
-    let trigger = |trigger: &str, body: String| Object {
-        kind: "TRIGGER",
-        name: trigger.to_owned(),
-        sql: vec![
-            format!("CREATE TRIGGER {trigger} {body}"),
-            format!("ALTER TABLE {name} ENABLE ALWAYS TRIGGER {trigger}"),
-        ],
-    };
+    let trigger = |trigger: &str, body: String| self::trigger(table, trigger, "ALWAYS", body);
     objects.push(trigger(
         "syncline_stamp",
         format!(
@@ -185,30 +156,33 @@ fn triggers(table: &UserTable, wanted: &Wanted) -> Vec<Object> {
     objects
 }
 
+fn trigger(table: &UserTable, name: &str, enabled: &str, body: String) -> Object {
+    Object {
+        kind: "TRIGGER",
+        name: name.to_owned(),
+        sql: vec![
+            format!("CREATE TRIGGER {name} {body}"),
+            format!("ALTER TABLE {} ENABLE {enabled} TRIGGER {name}", table.sql_name()),
+        ],
+    }
+}
+
 /// Detects that others bypass the triggers above. Otherwise neither runs.
 fn watches(table: &UserTable, wanted: &Wanted) -> Vec<Object> {
     let name = table.sql_name();
     let function =
         format!("EXECUTE FUNCTION syncline.syncline_watched({})", literal(&table.published_name()));
-    let trigger = |trigger: &str, enabled: &str, body: String| Object {
-        kind: "TRIGGER",
-        name: trigger.to_owned(),
-        sql: vec![
-            format!("CREATE TRIGGER {trigger} {body}"),
-            format!("ALTER TABLE {name} ENABLE {enabled} TRIGGER {trigger}"),
-        ],
-    };
     // A trigger of theirs that fires behind `syncline_stamp` may set the version back, and may
     // come and go at any time (trap 29).
     let body = format!(
         "AFTER INSERT OR UPDATE ON {name} FOR EACH ROW\n\
          WHEN (NEW.{VERSION} IS DISTINCT FROM pg_current_xact_id())\n{function}"
     );
-    let mut objects = vec![trigger(WATCHED, "ALWAYS", body)];
+    let mut objects = vec![trigger(table, WATCHED, "ALWAYS", body)];
     if wanted.guarded {
         // It fires only where foreign keys are not checked (trap 26).
         let body = format!("AFTER INSERT OR UPDATE OR DELETE ON {name} FOR EACH ROW\n{function}");
-        objects.push(trigger(UNLINKED, "REPLICA", body));
+        objects.push(trigger(table, UNLINKED, "REPLICA", body));
     }
     objects
 }

@@ -1,7 +1,7 @@
 //! What PostgreSQL says of its tables to a plan, and how it spells what a plan decides.
 
 use crate::catalog::deciding;
-use crate::deploy::{self, Schema, TableFacts, TablePlanner, Wanted};
+use crate::deploy::{self, ForeignKey, KeyAction, Schema, TableFacts, TablePlanner, Wanted};
 use crate::digest::digest;
 use crate::download::resume;
 use crate::postgres::deploy::details::TableDetails;
@@ -9,10 +9,9 @@ use crate::postgres::deploy::key_spelling::{Doubt, KeySpelling, initial_refusal}
 use crate::postgres::deploy::remote_ddl;
 use crate::postgres::deploy::scripts::{self, Generator};
 use crate::postgres::deploy::tables::{self, UserColumn, UserTable};
-use crate::postgres::deploy::takers::{self, takers};
 use crate::postgres::dialect::Postgres;
+use crate::postgres::download::claims::TypedClaim;
 use crate::postgres::download::guard::Guard;
-use crate::postgres::download::typed_claim::TypedClaim;
 use crate::postgres::optimize::plan_cache::{self, Probe};
 use crate::postgres::optimize::round_trip_proof::RoundTripProof;
 use crate::postgres::tracking::{self, Tracking};
@@ -21,7 +20,7 @@ use crate::postgres::values::{ColumnType, NumericAs};
 use crate::script::{Event, Script};
 use crate::selection::Rows;
 use crate::sync_model::{ClaimTest, ConflictRule, StoredAs};
-use model::{Failure, PublishedTable};
+use model::{Direction, Failure, PublishedTable};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A database of PostgreSQL.
@@ -162,7 +161,7 @@ impl Schema for PostgresSchema {
             local,
             takers: takers(planner.version.user_tables, table, published.direction),
             written: planner.written_unseen(&published.columns),
-            deletes_act: takers::deletes_act(planner.version.user_tables, planner.name),
+            deletes_act: deletes_act(planner.version.user_tables, planner.name),
             // Only rows that are tracked carry a version.
             stamping: planner.tracked.contains_key(planner.name).then(|| seeker::digest(scripts)),
             spelling: KeySpelling::of(table, &published.columns, &types),
@@ -268,4 +267,34 @@ fn unseen<'a>(planner: &Planner<'a>, columns: &[String]) -> Vec<&'a UserColumn> 
         planner.part && decides(&column.name) && !columns.contains(&column.name)
     };
     planner.table.columns.iter().filter(lacks).collect()
+}
+
+/// The tables, by their published names, whose deletes take rows of `table` along, whatever is
+/// between them. If no download tells a remote what became of a row, also those whose deletes may
+/// change rows.
+fn takers(
+    tables: &BTreeMap<String, UserTable>,
+    table: &UserTable,
+    direction: Direction,
+) -> Vec<String> {
+    let takes = |key: &&ForeignKey| match direction.downloads() {
+        true => key.on_delete == KeyAction::Cascade,
+        false => key.on_delete.writes() || key.on_update.writes(),
+    };
+    let mut takers = BTreeSet::new();
+    let mut open = vec![table];
+    while let Some(child) = open.pop() {
+        for key in child.foreign_keys.iter().filter(takes) {
+            if takers.insert(key.parent.clone()) {
+                open.extend(tables.get(&key.parent));
+            }
+        }
+    }
+    takers.into_iter().collect()
+}
+
+/// Whether actions of foreign keys follow when a row of the table `name` is deleted.
+fn deletes_act(tables: &BTreeMap<String, UserTable>, name: &str) -> bool {
+    let mut keys = tables.values().flat_map(|table| &table.foreign_keys);
+    keys.any(|key| key.parent == name && key.on_delete.writes())
 }

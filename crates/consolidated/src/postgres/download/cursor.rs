@@ -1,11 +1,15 @@
-//! The values of a download's parameters.
+//! The statements of a download, and the values of their parameters.
 
-use crate::postgres::download::owed::KeyArray;
+use crate::download::batches::{Kind, Part};
+use crate::postgres::catalog::table::Table;
+use crate::postgres::download::owed::{self, KeyArray};
 use crate::postgres::download::snapshot::{Snapshot, Xid8};
-use crate::postgres::statement::Slot;
-use crate::script::Parameter;
+use crate::postgres::statement::{Slot, Statement};
+use crate::script::{Event, Parameter};
 use crate::synchronization::Session;
+use model::Failure;
 use postgres_types::ToSql;
+use std::borrow::Cow;
 
 /// What other cursors read is for the planner to decide, again each time (decision 0011).
 pub(in crate::postgres) const FOR_SCRIPTS: [&str; 2] = [
@@ -63,5 +67,47 @@ impl<'a> Source<'a> {
             | Slot::OldColumn(_)
             | Slot::Bound(..) => Value::Text(None),
         }
+    }
+}
+
+/// A statement of the second flight, and what its rows are.
+pub(super) struct Cursor<'a> {
+    pub(super) event: Event,
+    pub(super) statement: Cow<'a, Statement>,
+    pub(super) source: Source<'a>,
+    /// The keys between which its rows lie.
+    pub(super) bounds: [Option<&'a [u8]>; 2],
+    pub(super) part: Part,
+}
+
+impl<'a> Cursor<'a> {
+    /// Whether it is sent when the answers of those before it are there.
+    pub(super) fn waits(&self) -> bool {
+        self.part.kind == Kind::Owed && self.part.meets_owed
+    }
+
+    /// For a table that is sent as a whole, a new plan is better than the kept one.
+    pub(super) fn keeps_plan(&self) -> bool {
+        self.statement.keeps_plan && !self.part.refreshed
+    }
+
+    /// Its parameters.
+    pub(super) fn values(
+        &self,
+        table: &Table,
+        keys: &[Vec<u8>],
+    ) -> Result<Vec<Value<'a>>, Failure> {
+        let values = self.statement.slots.iter().map(|slot| match slot {
+            Slot::NewColumn(column) | Slot::OldColumn(column) => {
+                let keys = keys.iter().map(Vec::as_slice);
+                Ok(Value::Keys(owed::key_array(keys, table, *column)?))
+            }
+            Slot::Bound(which, column) => {
+                let key = self.bounds[*which].into_iter();
+                Ok(Value::Keys(owed::key_array(key, table, *column)?))
+            }
+            _ => Ok(self.source.value(slot)),
+        });
+        values.collect()
     }
 }

@@ -6,16 +6,42 @@
 use crate::download::owed::OwedKeys;
 use crate::download::{self, Sink};
 use crate::postgres::catalog::table::Table;
+use crate::postgres::download::Search;
 use crate::postgres::download::cursor::{self, Source, Value};
 use crate::postgres::download::owed;
-use crate::postgres::download::search::Search;
-use crate::postgres::errors::failed;
+use crate::postgres::errors::{Fault, failed, script_failed};
 use crate::postgres::link::{Call, Link};
 use crate::postgres::statement::Slot;
-use crate::postgres::upload::row_fault::row_fault;
+use crate::postgres::upload::row_fault::{may_be_a_row, row_fault};
 use crate::script::Event;
 use crate::upload::halving;
 use model::Failure;
+
+/// Why nothing was fetched.
+pub(in crate::postgres) enum Unfetched {
+    /// A script cannot read a row, because of what the row contains.
+    Unreadable(Failure),
+    Failed(Failure),
+}
+
+impl From<Failure> for Unfetched {
+    fn from(failure: Failure) -> Unfetched {
+        Unfetched::Failed(failure)
+    }
+}
+
+impl Unfetched {
+    /// What the failure of the script `upload_fetch` means.
+    pub(in crate::postgres) fn reading(table: &Table, fault: Fault) -> Unfetched {
+        let may_be_a_row = may_be_a_row(&fault);
+        let name = &table.deployed.published.name;
+        let failure = script_failed(name, Event::UploadFetch.name())(fault);
+        match may_be_a_row {
+            true => Unfetched::Unreadable(failure),
+            false => Unfetched::Failed(failure),
+        }
+    }
+}
 
 const UNDO: &str = "ROLLBACK TO SAVEPOINT asked; RELEASE SAVEPOINT asked";
 

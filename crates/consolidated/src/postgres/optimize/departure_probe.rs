@@ -12,6 +12,7 @@ use crate::postgres::download::cursor::{Source, Value};
 use crate::postgres::download::moment;
 use crate::postgres::download::snapshot::{Snapshot, Xid8};
 use crate::postgres::link::{Answer, Call};
+use crate::postgres::statement::Statement;
 use crate::synchronization::FetchRequest;
 use postgres_types::ToSql;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 /// A table whose log is looked at.
 struct Log<'t> {
     table: &'t Arc<Table>,
+    question: &'t Statement,
     /// The remote's last download, if it is still worth something.
     since: Snapshot,
 }
@@ -29,17 +31,12 @@ pub(in crate::postgres) struct Questions<'t> {
     own_upload: Xid8,
 }
 
-/// A table from which nothing has departed.
+/// The tables from which nothing has departed, with the values for which that is true.
 #[derive(Debug)]
-struct Quiet {
-    table: Arc<Table>,
-    since: Snapshot,
+pub(in crate::postgres) struct DepartureProbe {
+    quiet: Vec<(Arc<Table>, Snapshot)>,
     own_upload: Xid8,
 }
-
-/// The tables from which nothing has departed.
-#[derive(Debug, Default)]
-pub(in crate::postgres) struct DepartureProbe(Vec<Quiet>);
 
 impl<'t> Questions<'t> {
     /// About those of `tables` that the remote holds.
@@ -49,8 +46,8 @@ impl<'t> Questions<'t> {
         own_upload: Xid8,
     ) -> Questions<'t> {
         let logs = tables.iter().zip(request.marks).filter_map(|(table, held)| {
-            table.departed.as_ref()?;
-            Some(Log { table, since: moment::shown(held)? })
+            let question = table.departed.as_ref()?;
+            Some(Log { table, question, since: moment::shown(held)? })
         });
         Questions { logs: logs.collect(), own_upload }
     }
@@ -60,13 +57,10 @@ impl<'t> Questions<'t> {
         &'a self,
         request: &'a FetchRequest<'a>,
     ) -> Vec<Vec<Value<'a>>> {
-        let values = self.logs.iter().filter_map(|log| {
-            let source = Source {
-                session: request.session,
-                since: Some(&log.since),
-                own_upload: self.own_upload,
-            };
-            Some(log.table.departed.as_ref()?.slots.iter().map(|slot| source.value(slot)).collect())
+        let values = self.logs.iter().map(|Log { question, since, .. }| {
+            let (session, since, own_upload) = (request.session, Some(since), self.own_upload);
+            let source = Source { session, since, own_upload };
+            question.slots.iter().map(|slot| source.value(slot)).collect()
         });
         values.collect()
     }
@@ -76,19 +70,14 @@ impl<'t> Questions<'t> {
         &'a self,
         parameters: &'a [Vec<&'a (dyn ToSql + Sync)>],
     ) -> impl Iterator<Item = Call<'a>> {
-        let statements = self.logs.iter().filter_map(|log| log.table.departed.as_ref());
-        statements.zip(parameters).map(|(statement, p)| Call::new(&statement.sql, p))
+        self.logs.iter().zip(parameters).map(|(log, p)| Call::new(&log.question.sql, p))
     }
 
     /// What the answers say.
     pub(in crate::postgres) fn understand(&self, answers: &[Answer]) -> DepartureProbe {
         let quiet = self.logs.iter().zip(answers).filter(|(_, answer)| answer.affected == 0);
-        let quiet = quiet.map(|(log, _)| Quiet {
-            table: log.table.clone(),
-            since: log.since.clone(),
-            own_upload: self.own_upload,
-        });
-        DepartureProbe(quiet.collect())
+        let quiet = quiet.map(|(log, _)| (log.table.clone(), log.since.clone()));
+        DepartureProbe { quiet: quiet.collect(), own_upload: self.own_upload }
     }
 }
 
@@ -97,13 +86,10 @@ impl DepartureProbe {
     pub(in crate::postgres) fn is_about(
         &self,
         table: &Arc<Table>,
-        since: Option<&Snapshot>,
+        since: &Snapshot,
         own_upload: Xid8,
     ) -> bool {
-        self.0.iter().any(|quiet| {
-            Arc::ptr_eq(&quiet.table, table)
-                && Some(&quiet.since) == since
-                && quiet.own_upload == own_upload
-        })
+        let same = |(of, at): &(Arc<Table>, Snapshot)| Arc::ptr_eq(of, table) && at == since;
+        self.own_upload == own_upload && self.quiet.iter().any(same)
     }
 }
