@@ -46,6 +46,7 @@ pub use connection::{Administration, Reader, Writer};
 pub use disk::{Disk, FileStatus};
 pub use identity::Binding as RemoteBinding;
 #[doc(hidden)]
+#[cfg(any(test, feature = "bind"))]
 pub use postgres::Binding;
 pub use script::Event;
 #[doc(hidden)]

@@ -26,6 +26,7 @@ mod values;
 mod words;
 mod writer;
 
+#[cfg(any(test, feature = "bind"))]
 pub use crate::postgres::upload::binding::Binding;
 pub(crate) use admin::administer;
 pub(crate) use reader::Reader;

@@ -17,6 +17,7 @@
 //! U2. If the row at the center is not the row of the remote, it is owed (trap 5).
 
 pub(super) mod batch;
+#[cfg(any(test, feature = "bind"))]
 pub(super) mod binding;
 pub(super) mod held;
 pub(super) mod isolation;
