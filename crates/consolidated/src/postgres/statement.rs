@@ -16,10 +16,7 @@
 use crate::postgres::values::ColumnType;
 use crate::quote::ident;
 use crate::script::{Parameter, Piece, Relation, Script, old_name};
-use bytes::BytesMut;
 use model::PublishedTable;
-use postgres_types::{IsNull, ToSql, Type};
-use std::error::Error;
 
 /// The place of a row in its batch, from 1, as a column of the batch where a script names it.
 pub(super) const POSITION: &str = "syncline_position";
@@ -153,37 +150,12 @@ impl Statement {
     }
 }
 
-/// A parameter in its binary form already.
-#[derive(Debug)]
-pub(super) struct Raw<'a>(pub(super) Option<&'a [u8]>);
-
-impl ToSql for Raw<'_> {
-    fn to_sql(
-        &self,
-        _type: &Type,
-        out: &mut BytesMut,
-    ) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
-        match self.0 {
-            Some(bytes) => {
-                out.extend_from_slice(bytes);
-                Ok(IsNull::No)
-            }
-            None => Ok(IsNull::Yes),
-        }
-    }
-
-    fn accepts(_type: &Type) -> bool {
-        true
-    }
-
-    postgres_types::to_sql_checked!();
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::values::NumericAs;
     use super::*;
     use model::Direction;
+    use postgres_types::Type;
 
     fn check(script: &str, sql: &str, slots: &[Slot]) {
         let table = PublishedTable {

@@ -6,14 +6,16 @@
 use crate::postgres::catalog::table::Table;
 use crate::postgres::link::Call;
 use crate::postgres::optimize::round_trip_proof::RoundTripProof;
-use crate::postgres::statement::{Raw, Slot, Statement};
+use crate::postgres::statement::{Slot, Statement};
 use crate::postgres::upload::Upload;
 use crate::postgres::upload::stop::Stop;
 use crate::synchronization::Session;
 use crate::synchronization::change::Change;
 use crate::upload::uploaded_row::UploadedRow;
+use bytes::BytesMut;
 use model::{Code, Failure, ValueRef};
-use postgres_types::ToSql;
+use postgres_types::{IsNull, ToSql, Type, to_sql_checked};
+use std::error::Error;
 
 /// Most bytes of one statement's parameters; PostgreSQL's messages end at 1 GB (trap 16). One row
 /// may exceed it, and a frame bounds that.
@@ -29,7 +31,7 @@ pub(in crate::postgres) fn are_enough(rows: usize, bytes: usize) -> bool {
 }
 
 /// Bytes of an array before its elements: dimensions, whether it has NULLs, type, length, bound.
-const ARRAY_HEADER: usize = 20;
+pub(in crate::postgres) const ARRAY_HEADER: usize = 20;
 
 /// Around questions about rows: a plan that was made for other tables is not kept.
 const PLAN: &str = "SELECT set_config('plan_cache_mode', 'force_custom_plan', true)";
@@ -54,9 +56,7 @@ pub(in crate::postgres) use crate::upload::owed_rows::Reason;
 pub(in crate::postgres) struct Batch<'a> {
     table: &'a Table,
     pub(in crate::postgres) statement: &'a Statement,
-    parameters: Vec<Vec<u8>>,
-    /// Parameters that are NULL as a whole.
-    null: Vec<bool>,
+    parameters: Vec<Raw>,
     /// Where each parameter ended before the row that is being added.
     marks: Vec<usize>,
     /// True as long as every value is read back as it was sent.
@@ -70,9 +70,8 @@ impl<'a> Batch<'a> {
         statement: &'a Statement,
         session: &Session,
     ) -> Batch<'a> {
-        let (mut parameters, mut null) = (Vec::new(), Vec::new());
-        for slot in &statement.slots {
-            let parameter = match slot {
+        let parameter = |slot: &Slot| {
+            let bytes = match slot {
                 Slot::Session(parameter) => {
                     session.value_of(parameter).map(|text| text.as_bytes().to_vec())
                 }
@@ -88,21 +87,22 @@ impl<'a> Batch<'a> {
                     Some(array)
                 }
             };
-            null.push(parameter.is_none());
-            parameters.push(parameter.unwrap_or_default());
-        }
+            Raw { null: bytes.is_none(), bytes: bytes.unwrap_or_default() }
+        };
+        let parameters = statement.slots.iter().map(parameter).collect();
         let verbatim = table.verbatim();
-        Batch { table, statement, parameters, null, marks: Vec::new(), verbatim, rows: 0 }
+        Batch { table, statement, parameters, marks: Vec::new(), verbatim, rows: 0 }
     }
 
     /// Whether the next row belongs into a batch of its own.
     pub(in crate::postgres) fn is_full(&self) -> bool {
-        let bytes: usize = self.parameters.iter().map(Vec::len).sum();
-        bytes >= BATCH_BYTES || self.rows >= BATCH_ROWS || self.rows > 0 && !self.is_set_based()
+        self.filled() >= BATCH_BYTES
+            || self.rows >= BATCH_ROWS
+            || self.rows > 0 && !self.statement.set_based
     }
 
-    fn is_set_based(&self) -> bool {
-        self.statement.set_based
+    fn filled(&self) -> usize {
+        self.parameters.iter().map(|parameter| parameter.bytes.len()).sum()
     }
 
     /// Adds a row, or says why its key or another column cannot hold it as it is.
@@ -111,7 +111,7 @@ impl<'a> Batch<'a> {
             return Err(reason);
         }
         self.marks.clear();
-        self.marks.extend(self.parameters.iter().map(Vec::len));
+        self.marks.extend(self.parameters.iter().map(|parameter| parameter.bytes.len()));
         for (position, slot) in self.statement.slots.iter().enumerate() {
             let (at, value) = match slot {
                 Slot::Session(_) | Slot::Bound(..) => continue,
@@ -119,9 +119,9 @@ impl<'a> Batch<'a> {
                 Slot::Old(at) | Slot::OldColumn(at) => (*at, row.old[*at]),
             };
             let column = &self.table.deployed.details.columns[at];
-            if let Err(misfit) = column.write_element(value, &mut self.parameters[position]) {
+            if let Err(misfit) = column.write_element(value, &mut self.parameters[position].bytes) {
                 for (parameter, mark) in self.parameters.iter_mut().zip(&self.marks) {
-                    parameter.truncate(*mark);
+                    parameter.bytes.truncate(*mark);
                 }
                 let name = &self.table.deployed.published.columns[at];
                 return Err((
@@ -130,7 +130,7 @@ impl<'a> Batch<'a> {
                 ));
             }
             if let Some(verbatim) = self.verbatim {
-                let element = &self.parameters[position][self.marks[position]..];
+                let element = &self.parameters[position].bytes[self.marks[position]..];
                 let counts = matches!(slot, Slot::NewColumn(_)) || self.is_key(at);
                 if counts && !verbatim.keeps(at, value, element) {
                     self.verbatim = None;
@@ -138,8 +138,8 @@ impl<'a> Batch<'a> {
             }
             if matches!(slot, Slot::New(_) | Slot::Old(_)) {
                 // A scalar has no length in front.
-                self.parameters[position].drain(..4);
-                self.null[position] = matches!(value, ValueRef::Null | ValueRef::Absent);
+                self.parameters[position].bytes.drain(..4);
+                self.parameters[position].null = matches!(value, ValueRef::Null | ValueRef::Absent);
             }
         }
         self.rows += 1;
@@ -154,7 +154,7 @@ impl<'a> Batch<'a> {
     pub(in crate::postgres) fn finish(&mut self) {
         for (parameter, slot) in self.parameters.iter_mut().zip(&self.statement.slots) {
             if matches!(slot, Slot::NewColumn(_) | Slot::OldColumn(_)) {
-                parameter[12..16].copy_from_slice(&self.rows.to_be_bytes());
+                parameter.bytes[12..16].copy_from_slice(&self.rows.to_be_bytes());
             }
         }
     }
@@ -164,7 +164,7 @@ impl<'a> Batch<'a> {
         &self,
         seeker: &Statement,
         change: Change,
-    ) -> Option<Vec<Raw<'_>>> {
+    ) -> Option<Vec<&(dyn ToSql + Sync)>> {
         let values = seeker.slots.iter().map(|slot| {
             let slot = match (slot, change) {
                 // What a delete has of a row is what it was.
@@ -172,20 +172,48 @@ impl<'a> Batch<'a> {
                 _ => slot,
             };
             let at = self.statement.slots.iter().position(|known| known == slot)?;
-            Some(Raw(Some(self.parameters[at].as_slice())))
+            Some(&self.parameters[at] as &(dyn ToSql + Sync))
         });
         values.collect()
     }
 
     /// The parameters, in order.
-    pub(in crate::postgres) fn values(&self) -> Vec<Raw<'_>> {
-        let values = self.parameters.iter().zip(&self.null);
-        values.map(|(bytes, null)| Raw((!null).then_some(bytes.as_slice()))).collect()
+    pub(in crate::postgres) fn parameters(&self) -> Vec<&(dyn ToSql + Sync)> {
+        self.parameters.iter().map(|parameter| parameter as &(dyn ToSql + Sync)).collect()
+    }
+
+    /// The array for this parameter, if it is one.
+    pub(in crate::postgres) fn array(&self, position: usize) -> &[u8] {
+        &self.parameters[position].bytes
     }
 
     pub(in crate::postgres) fn bytes(&self) -> usize {
-        self.parameters.iter().map(Vec::len).sum::<usize>() + ARRAY_HEADER
+        self.filled() + ARRAY_HEADER
     }
+}
+
+/// A parameter in its binary form already.
+#[derive(Debug)]
+struct Raw {
+    bytes: Vec<u8>,
+    /// As a whole.
+    null: bool,
+}
+
+impl ToSql for Raw {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+        if self.null {
+            return Ok(IsNull::Yes);
+        }
+        out.extend_from_slice(&self.bytes);
+        Ok(IsNull::No)
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+
+    to_sql_checked!();
 }
 
 /// A batch, and which rows of the upload it has.
@@ -235,11 +263,6 @@ impl Numbers {
         let places = changed.iter().enumerate().skip(1).filter(|(_, changed)| !**changed);
         places.filter_map(|(at, _)| self.at(at as i32)).collect()
     }
-}
-
-/// As the driver wants them.
-pub(in crate::postgres) fn as_parameters<'a>(values: &'a [Raw<'a>]) -> Vec<&'a (dyn ToSql + Sync)> {
-    values.iter().map(|value| value as &(dyn ToSql + Sync)).collect()
 }
 
 /// The call that asks for rows by `batch`.

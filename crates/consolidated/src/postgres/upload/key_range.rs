@@ -7,14 +7,11 @@
 use crate::postgres::catalog::table::Table;
 use crate::postgres::errors::unreadable;
 use crate::postgres::link::{Call, Link};
-use crate::postgres::statement::{Raw, Slot};
-use crate::postgres::upload::batch::Batch;
+use crate::postgres::statement::Slot;
+use crate::postgres::upload::batch::{ARRAY_HEADER, Batch};
 use crate::postgres::upload::stop::{Stop, stopped};
 use crate::quote::{ident, join};
 use postgres_types::{ToSql, Type};
-
-/// Bytes of an array before its elements.
-const ARRAY_HEADER: usize = 20;
 
 /// The index gives the order, whatever the database believes of the table.
 const IN_ORDER: &str = "SELECT set_config('plan_cache_mode', 'force_custom_plan', true),
@@ -36,7 +33,7 @@ impl KeyRange {
         let (published, details) = (&table.deployed.published, &table.deployed.details);
         let mut keys = vec![Vec::new(); batch.rows as usize];
         let mut names = Vec::new();
-        for (slot, Raw(array)) in batch.statement.slots.iter().zip(batch.values()) {
+        for (position, slot) in batch.statement.slots.iter().enumerate() {
             let Slot::NewColumn(at) = slot else { return None };
             let column = &details.columns[*at];
             let integer = matches!(column.wire(), Type::INT2 | Type::INT4 | Type::INT8);
@@ -44,7 +41,7 @@ impl KeyRange {
                 return None;
             }
             names.push(published.columns[*at].clone());
-            let mut elements = array?.get(ARRAY_HEADER..)?;
+            let mut elements = batch.array(position).get(ARRAY_HEADER..)?;
             for key in &mut keys {
                 let (length, behind) = elements.split_first_chunk()?;
                 let length = usize::try_from(i32::from_be_bytes(*length)).ok()?;

@@ -238,8 +238,7 @@ impl<'l, 'a> Sending<'l, 'a> {
     /// Sends what is ready and looks whether every row of it was applied.
     fn send(&mut self, last: bool) -> Result<(), Stop> {
         let ready = std::mem::take(&mut self.ready);
-        let values: Vec<_> = ready.iter().map(|parcel| parcel.batch.values()).collect();
-        let parameters: Vec<_> = values.iter().map(|values| batch::as_parameters(values)).collect();
+        let parameters: Vec<_> = ready.iter().map(|parcel| parcel.batch.parameters()).collect();
         let opening = std::mem::replace(&mut self.opening, Opening::Sent);
         let mut calls = match opening {
             Opening::Transaction(calls) => calls.to_vec(),

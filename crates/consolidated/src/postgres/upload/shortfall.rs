@@ -91,8 +91,7 @@ fn present(
     {
         return Ok(positions.into_iter().filter_map(|position| numbers.at(position)).collect());
     }
-    let values = batch.values();
-    let parameters = batch::as_parameters(&values);
+    let parameters = batch.parameters();
     let calls = batch::questions(std::iter::once(batch::query(&batch, &parameters)));
     let answers = link.flight(&calls).map_err(stopped("look for keys that are there"))?;
     let mut found = Vec::new();
@@ -144,10 +143,8 @@ pub(in crate::postgres) fn find(
         let Some(values) = parcel.batch.asked_by(seeker, parcel.change) else { return Ok(None) };
         seeking.push((short, seeker, values));
     }
-    let parameters: Vec<_> =
-        seeking.iter().map(|(_, _, values)| batch::as_parameters(values)).collect();
-    let questions = seeking.iter().zip(&parameters);
-    let calls = batch::questions(questions.map(|((_, seeker, _), p)| Call::new(&seeker.sql, p)));
+    let questions = seeking.iter().map(|(_, seeker, values)| Call::new(&seeker.sql, values));
+    let calls = batch::questions(questions);
     if calls.is_empty() {
         return Ok(Some(numbers));
     }

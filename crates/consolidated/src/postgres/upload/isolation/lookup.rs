@@ -112,7 +112,9 @@ impl Isolation<'_, '_> {
         each: &mut dyn FnMut(RowRef<'_>) -> Result<(), Failure>,
     ) -> Result<(), Stop> {
         let batches = batches(self.table(table), statement, self.upload, change, rows)?;
-        let Some((_, failure)) = self.select_unless(&batches, each)? else { return Ok(()) };
+        let Some((_, failure)) = self.select_unless(&batches, &mut |_, row| each(row))? else {
+            return Ok(());
+        };
         Err(self.unanswered(table, change, statement, rows, failure)?)
     }
 
@@ -127,7 +129,7 @@ impl Isolation<'_, '_> {
     ) -> Result<Stop, Stop> {
         let faults = halving::failing(rows, |some| {
             let batches = batches(self.table(table), statement, self.upload, change, some)?;
-            let fault = self.select_unless(&batches, &mut |_| Ok(()))?;
+            let fault = self.select_unless(&batches, &mut |_, _| Ok(()))?;
             Ok::<_, Stop>(fault.map(|(fault, _)| fault.into_reason()))
         })?;
         let refused = faults.into_iter().map(|(row, why)| {
@@ -137,22 +139,22 @@ impl Isolation<'_, '_> {
         Ok(Stop::Refused(refused.collect::<Result<_, Stop>>()?, failure))
     }
 
-    /// Sends queries and hands on their rows. Where they fail for the data of a row they leave
-    /// nothing behind, and it is said how.
+    /// Sends queries and hands on their rows, each with the position of its batch. Where they fail
+    /// for the data of a row they leave nothing behind, and it is said how.
     fn select_unless(
         &mut self,
         batches: &[Batch<'_>],
-        each: &mut dyn FnMut(RowRef<'_>) -> Result<(), Failure>,
+        each: &mut dyn FnMut(usize, RowRef<'_>) -> Result<(), Failure>,
     ) -> Result<Option<(RowFault, Failure)>, Stop> {
         self.flush()?;
-        let values: Vec<_> = batches.iter().map(Batch::values).collect();
-        let parameters: Vec<_> = values.iter().map(|values| batch::as_parameters(values)).collect();
+        let parameters: Vec<_> = batches.iter().map(Batch::parameters).collect();
         let reading = stopped("read rows as they are now");
         let mut calls =
             vec![Call::Simple("SET LOCAL plan_cache_mode = 'force_custom_plan'; SAVEPOINT asked")];
         calls.extend(batches.iter().zip(&parameters).map(|(batch, p)| batch::query(batch, p)));
         calls.push(Call::Simple("RELEASE SAVEPOINT asked; SET LOCAL plan_cache_mode = 'auto'"));
-        let Err(fault) = self.link.stream(&calls, &mut |_, row| each(row)) else { return Ok(None) };
+        let asked = self.link.stream(&calls, &mut |call, row| each(call - 1, row));
+        let Err(fault) = asked else { return Ok(None) };
         let Some(row_fault) = row_fault(&fault) else { return Err(reading(fault)) };
         let undo = "ROLLBACK TO SAVEPOINT asked; RELEASE SAVEPOINT asked;
             SET LOCAL plan_cache_mode = 'auto'";
@@ -169,35 +171,14 @@ impl Isolation<'_, '_> {
         rows: &[Vec<u8>],
     ) -> Result<Result<HashSet<usize>, RowFault>, Stop> {
         let batches = batches(self.table(table), statement, self.upload, change, rows)?;
-        let mut offsets = vec![0];
-        for batch in &batches {
-            offsets.push(offsets.last().unwrap_or(&0) + batch.rows as usize);
-        }
-        self.flush()?;
-        let values: Vec<_> = batches.iter().map(Batch::values).collect();
-        let parameters: Vec<_> = values.iter().map(|values| batch::as_parameters(values)).collect();
-        let mut calls = vec![Call::Simple("SAVEPOINT asked")];
-        calls.extend(batches.iter().zip(&parameters).map(|(batch, p)| batch::query(batch, p)));
-        calls.push(Call::Simple("RELEASE SAVEPOINT asked"));
-        let fault = match self.link.flight(&calls) {
-            Ok(answers) => {
-                let mut found = HashSet::new();
-                for (answer, offset) in answers.iter().skip(1).zip(offsets) {
-                    for row in &answer.rows {
-                        let position: i32 = row.try_get(0).map_err(unreadable)?;
-                        found.insert(offset + position as usize - 1);
-                    }
-                }
-                return Ok(Ok(found));
-            }
-            Err(fault) => fault,
-        };
-        let Some(row_fault) = row_fault(&fault) else {
-            return Err(stopped("ask about rows")(fault));
-        };
-        let undo = "ROLLBACK TO SAVEPOINT asked; RELEASE SAVEPOINT asked";
-        self.link.batch(undo).map_err(stopped("undo what failed"))?;
-        Ok(Err(row_fault))
+        let mut found = HashSet::new();
+        let fault = self.select_unless(&batches, &mut |batch, row| {
+            let before: usize = batches[..batch].iter().map(|batch| batch.rows as usize).sum();
+            let position: i32 = row.try_get(0).map_err(unreadable)?;
+            found.insert(before + position as usize - 1);
+            Ok(())
+        })?;
+        Ok(fault.map_or(Ok(found), |(fault, _)| Err(fault)))
     }
 }
 

@@ -100,8 +100,7 @@ impl<'l, 'a> Isolation<'l, 'a> {
             self.flush()?;
         }
         let begin = format!("{} SAVEPOINT isolated", std::mem::take(&mut self.before));
-        let values: Vec<_> = batches.iter().map(Batch::values).collect();
-        let parameters: Vec<_> = values.iter().map(|values| batch::as_parameters(values)).collect();
+        let parameters: Vec<_> = batches.iter().map(Batch::parameters).collect();
         let mut calls = vec![Call::Simple(&begin)];
         calls.extend(batches.iter().zip(&parameters).map(|(batch, p)| batch::call(batch, p)));
         match self.link.flight(&calls) {
