@@ -31,7 +31,7 @@ use crate::download::{self, Sink, range};
 use crate::identity::Void;
 use crate::postgres::catalog;
 use crate::postgres::catalog::table::Table;
-use crate::postgres::download::cursor::{Cursor, FOR_SCRIPTS, Source, Value};
+use crate::postgres::download::cursor::{Cursor, FOR_SCRIPTS, Source};
 use crate::postgres::download::moment::{Digests, DownloadRange, LogState, Moment, Witness};
 use crate::postgres::download::read_lock::ReadLock;
 use crate::postgres::download::rows::Download;
@@ -42,6 +42,7 @@ use crate::postgres::download::watermark::{Mark, NumberSpace};
 use crate::postgres::errors::{Fault, failed, script_failed};
 use crate::postgres::link::{Answer, Call, Link, Row};
 use crate::postgres::optimize::departure_probe::{DepartureProbe, Questions};
+use crate::postgres::statement::{Value, as_parameters};
 use crate::postgres::tracking::watch;
 use crate::script::Event;
 use crate::synchronization::{DownloadedTable, FetchRequest, Fetched};
@@ -142,7 +143,7 @@ pub(super) fn open(
     let asked: [&(dyn ToSql + Sync); 2] = [&remote_id, &watched];
     let questions = Questions::new(tables, request, own_upload(request.echo, link.number_space()));
     let values = questions.values(request);
-    let parameters: Vec<_> = values.iter().map(|values| cursor::as_parameters(values)).collect();
+    let parameters: Vec<_> = values.iter().map(|values| as_parameters(values)).collect();
     let mut calls = vec![Call::new("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", &[])];
     calls.extend(lock.calls(waits));
     let at = calls.len();
@@ -358,7 +359,7 @@ fn run(
         }
         let asked = asked(tables, cursors, part, &page.keys, &download)?;
         let parameters: Vec<_> =
-            asked.iter().map(|(at, values)| (*at, cursor::as_parameters(values))).collect();
+            asked.iter().map(|(at, values)| (*at, as_parameters(values))).collect();
         let mut calls: Vec<Call<'_>> = Vec::with_capacity(asked.len() + FOR_SCRIPTS.len() + 2);
         // Which cursor a call is.
         let mut places: Vec<Option<usize>> = Vec::with_capacity(calls.capacity());

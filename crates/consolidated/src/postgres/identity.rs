@@ -4,13 +4,11 @@
 //! applies twice at the same time, on any server (S8). A lock ends with its connection. PostgreSQL
 //! ends the connection of a dead server after the idle time that `connect.rs` sets.
 
-use super::errors::{Fault, failed};
+use super::errors::{Fault, failed, unreadable};
 use super::incarnation::{self, Life};
-use super::link::{Answer, Call, Link, Unreadable};
+use super::link::{Answer, Call, Link};
 use crate::digest;
-use crate::identity::{
-    Binding, Consequence, Evidence, FORMER_FILES_MAX, Remembered, recognize, still_ours,
-};
+use crate::identity::{Binding, Consequence, Evidence, FORMER_FILES_MAX, Remembered, recognize};
 use crate::postgres::upload::held;
 use crate::synchronization::{Identity, Session};
 use model::{Code, Counter, Failure, Nonce, Progress, Receipt};
@@ -86,28 +84,21 @@ pub(super) struct Locked {
 /// What [`LOCK`] found. `answer` is its own.
 pub(super) fn locked(answer: &Answer) -> Result<Option<Locked>, Failure> {
     let Some(row) = answer.rows.first() else { return Ok(None) };
-    let read = || -> Result<_, Unreadable> {
-        let remembered = Remembered {
-            progress: Progress(row.try_get(0)?),
-            counter: Counter(row.try_get(1)?),
-            nonce: Nonce(row.try_get(2)?),
-            epoch: row.try_get(3)?,
-            attempt: row.try_get(4)?,
-            secret: row.try_get::<Option<&str>>(8)?.and_then(digest::from_hex),
-            binding: Binding::Open,
-            void_counter: Counter(row.try_get(10)?),
-            deletes_lost: row.try_get(11)?,
-            acknowledged: Counter(row.try_get(13)?),
-            forgotten: row.try_get(12)?,
-        };
-        Ok((remembered, row.try_get::<Vec<&str>>(5)?, row.try_get(6)?))
+    let remembered = Remembered {
+        progress: Progress(row.try_get(0).map_err(unreadable)?),
+        counter: Counter(row.try_get(1).map_err(unreadable)?),
+        nonce: Nonce(row.try_get(2).map_err(unreadable)?),
+        epoch: row.try_get(3).map_err(unreadable)?,
+        attempt: row.try_get(4).map_err(unreadable)?,
+        secret: row.try_get::<Option<&str>>(8).map_err(unreadable)?.and_then(digest::from_hex),
+        binding: Binding::read(row.try_get(9).map_err(unreadable)?)?,
+        void_counter: Counter(row.try_get(10).map_err(unreadable)?),
+        deletes_lost: row.try_get(11).map_err(unreadable)?,
+        acknowledged: Counter(row.try_get(13).map_err(unreadable)?),
+        forgotten: row.try_get(12).map_err(unreadable)?,
     };
-    let unreadable = |error| {
-        Failure::new(Code::Drift, "what is known of the remote cannot be read").source(error)
-    };
-    let (remembered, system, owed) = read().map_err(unreadable)?;
-    let binding = Binding::read(row.try_get(9).map_err(unreadable)?)?;
-    let remembered = Remembered { binding, ..remembered };
+    let system: Vec<&str> = row.try_get(5).map_err(unreadable)?;
+    let owed = row.try_get(6).map_err(unreadable)?;
     let deployment = valued(&system, "deployment").and_then(|(value, _)| value.parse().ok());
     let deployment = deployment
         .ok_or_else(|| Failure::new(Code::NotDeployed, "nothing is deployed in this database"))?;
@@ -194,24 +185,12 @@ fn former_file(
     let rows = link
         .query(FORMER_FILE, &[&remote_id, &stored(secret)])
         .map_err(failed("read what is known of a former file"))?;
-    let progress = rows.first().map(|row| row.try_get(0).map(Progress)).transpose();
-    progress.map_err(|error| {
-        Failure::new(Code::Drift, "what is known of a former file cannot be read").source(error)
-    })
+    rows.first().map(|row| row.try_get(0).map(Progress)).transpose().map_err(unreadable)
 }
 
 /// A file that has drawn no secret has an empty one.
 fn stored(secret: Option<u128>) -> String {
     secret.map(digest::hex).unwrap_or_default()
-}
-
-/// The remote as this synchronization left it.
-pub(super) fn resume(
-    session: &Session,
-    found: Option<Remembered>,
-    epoch: i64,
-) -> Result<Remembered, Failure> {
-    still_ours(session, found, epoch)
 }
 
 /// Inserts the row of a new remote, or finds the row that another session has inserted in the

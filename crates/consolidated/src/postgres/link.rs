@@ -153,11 +153,6 @@ impl Link {
         Ok(answers)
     }
 
-    /// Sends `calls` together and counts the rows that each returned or changed.
-    pub(super) fn execute(&mut self, calls: &[Call<'_>]) -> Result<Vec<u64>, Fault> {
-        self.run(calls, &mut |_, _| Ok(()))
-    }
-
     /// Sends `calls` together and hands on every row as it arrives. Where `each` fails, the
     /// connection is given up: nothing else stops the rows that are still to come.
     pub(super) fn stream(&mut self, calls: &[Call<'_>], each: Rows<'_>) -> Result<(), Fault> {

@@ -12,8 +12,8 @@ use crate::postgres::download::read_lock::{self, ReadLocks};
 use crate::postgres::download::timeline::Timelines;
 use crate::postgres::download::unreadable::Unfetched;
 use crate::postgres::download::{self, Opening, Unopened};
-use crate::postgres::errors::failed;
-use crate::postgres::link::{Call, Link, Row, Unreadable};
+use crate::postgres::errors::{failed, unreadable};
+use crate::postgres::link::{Call, Link, Row};
 use crate::postgres::optimize::xmin_horizon::Oldest;
 use crate::postgres::tracking::watch;
 use crate::serving::{Departures, Serving};
@@ -60,20 +60,16 @@ impl Reader {
     pub(crate) fn open(url: &PostgresUrl, serving: &Serving) -> Result<Reader, Failure> {
         let mut link = Link::open_for(url, Role::Read, serving)?;
         let catalog = Catalog::load(&mut link)?;
-        let deployment = catalog.deployed.deployment;
-        let (timelines, oldest) = (Timelines::default(), Oldest::default());
-        let (claims, locks) = (Claims::default(), ReadLocks::default());
-        let (orphans, departures) = (Orphans::default(), serving.departures.clone());
         Ok(Reader {
             link,
+            deployment: catalog.deployed.deployment,
             catalog,
-            deployment,
-            timelines,
-            oldest,
-            claims,
-            locks,
-            orphans,
-            departures,
+            timelines: Timelines::default(),
+            oldest: Oldest::default(),
+            claims: Claims::default(),
+            locks: ReadLocks::default(),
+            orphans: Orphans::default(),
+            departures: serving.departures.clone(),
             spills: serving.spills.clone(),
         })
     }
@@ -101,9 +97,7 @@ impl Reader {
             }
         }
     }
-}
 
-impl Reader {
     /// Locks all that is to be read and takes the snapshot: scripts, locks and rows are of the same
     /// deployment. Begun again where something else turns out to be deployed. Yields the session
     /// with all tables that wait by then.
@@ -296,31 +290,23 @@ impl crate::connection::Reader for Reader {
 
 /// What [`BINDINGS`] says.
 fn bindings(rows: &[Row]) -> Result<HashMap<&str, Binding>, Failure> {
-    let garbled =
-        |error: Unreadable| Failure::new(Code::Drift, "a binding cannot be read").source(error);
     let mut bindings = HashMap::with_capacity(rows.len());
     for row in rows {
-        let (remote, bound) = (row.try_get(0).map_err(garbled)?, row.try_get(1).map_err(garbled)?);
-        bindings.insert(remote, Binding::read(Some(bound))?);
+        let bound = row.try_get(1).map_err(unreadable)?;
+        bindings.insert(row.try_get(0).map_err(unreadable)?, Binding::read(Some(bound))?);
     }
     Ok(bindings)
 }
 
 /// What a row of [`USERS`] says of a user.
 fn stored_user(row: &Row) -> Result<Option<(&str, Credentials)>, Failure> {
-    let garbled =
-        |error: Unreadable| Failure::new(Code::Drift, "a stored user cannot be read").source(error);
-    let Some(name) = row.try_get(1).map_err(garbled)? else { return Ok(None) };
-    let read = || -> Result<_, Unreadable> {
-        let credentials = Credentials {
-            password_hash: row.try_get(2)?,
-            password_version: row.try_get(3)?,
-            password_set_at_unix_s: row.try_get(5)?,
-            password_expires: Expiry::stored(row.try_get(6)?),
-            claims: BTreeMap::new(),
-        };
-        Ok((credentials, row.try_get(4)?))
+    let Some(name) = row.try_get(1).map_err(unreadable)? else { return Ok(None) };
+    let credentials = Credentials {
+        password_hash: row.try_get(2).map_err(unreadable)?,
+        password_version: row.try_get(3).map_err(unreadable)?,
+        password_set_at_unix_s: row.try_get(5).map_err(unreadable)?,
+        password_expires: Expiry::stored(row.try_get(6).map_err(unreadable)?),
+        claims: claims_from(row.try_get(4).map_err(unreadable)?)?,
     };
-    let (credentials, claims) = read().map_err(garbled)?;
-    Ok(Some((name, Credentials { claims: claims_from(claims)?, ..credentials })))
+    Ok(Some((name, credentials)))
 }

@@ -17,9 +17,18 @@ use crate::postgres::values::ColumnType;
 use crate::quote::ident;
 use crate::script::{Parameter, Piece, Relation, Script, old_name};
 use model::PublishedTable;
+use postgres_types::ToSql;
 
 /// The place of a row in its batch, from 1, as a column of the batch where a script names it.
 pub(super) const POSITION: &str = "syncline_position";
+
+/// The value of a parameter, of a type of its own.
+pub(super) type Value<'v> = Box<dyn ToSql + Sync + 'v>;
+
+/// All values of a statement, as the connection wants them.
+pub(super) fn as_parameters<'v>(values: &'v [Value<'_>]) -> Vec<&'v (dyn ToSql + Sync)> {
+    values.iter().map(|value| &**value as &(dyn ToSql + Sync)).collect()
+}
 
 /// Where the value of a parameter comes from.
 #[derive(Debug, Clone, PartialEq)]

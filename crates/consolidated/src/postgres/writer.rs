@@ -5,7 +5,7 @@
 
 use crate::administration::{notes, users};
 use crate::catalog::require_known;
-use crate::identity::{Remembered, noting};
+use crate::identity::{Remembered, noting, still_ours};
 use crate::postgres::catalog::table::Table;
 use crate::postgres::catalog::{self, Catalog};
 use crate::postgres::connect::Role;
@@ -104,16 +104,12 @@ impl Writer {
         let (mut answers, mut changed) = self.begin_transaction(session, watches)?;
         if !self.timelines.is_for(self.link.number_space()) {
             // What was stored on older timelines is about to be overwritten.
-            self.link.roll_back();
-            self.meet()?;
-            (answers, changed) = self.begin_transaction(session, watches)?;
+            (answers, changed) = self.begin_elsewhere(session, watches)?;
         }
         let mut locked = self.locked(session, &answers)?;
         if !self.life.is_named(&locked.life) {
             // It was restored while this connection went on, or declared to be.
-            self.link.roll_back();
-            self.meet()?;
-            (answers, changed) = self.begin_transaction(session, watches)?;
+            (answers, changed) = self.begin_elsewhere(session, watches)?;
             locked = self.locked(session, &answers)?;
         }
         if locked.deployment != self.catalog.deployed.deployment || !changed.is_empty() {
@@ -136,11 +132,16 @@ impl Writer {
         }
     }
 
-    /// Finds out which database this is.
-    fn meet(&mut self) -> Result<(), Failure> {
+    /// Finds out which database this is, and begins again.
+    fn begin_elsewhere(
+        &mut self,
+        session: &Session,
+        watches: bool,
+    ) -> Result<(Vec<Answer>, watch::Changed), Failure> {
+        self.link.roll_back();
         self.life = Life::meet(&mut self.link, &self.life)?;
         self.timelines = Timelines::meet(&mut self.link)?;
-        Ok(())
+        self.begin_transaction(session, watches)
     }
 
     /// What the statements say, and the tables whose triggers went, where that is asked.
@@ -192,26 +193,19 @@ impl Writer {
         let upload = Upload { tables: &tables, request, spills, pulse, settled };
         let (locked, together) = match upload::at_once(&mut self.link, upload)? {
             Ok(applied) => applied,
-            Err(undone) => {
-                self.link.roll_back();
-                return Ok(Err(undone));
-            }
+            Err(undone) => return Ok(Err(undone)),
         };
         // On another connection than the one that was asked before, perhaps.
         let still = locked.deployment == deployment
             && self.timelines.is_for(self.link.number_space())
             && self.life.is_named(&locked.life);
         if !still {
-            self.link.roll_back();
             return Ok(Err(Undone::Unlucky));
         }
         let remote = self.recognize(request, &locked)?;
         let record = match upload::resolve(&mut self.link, upload, &remote, together)? {
             Ok(record) => record,
-            Err(undone) => {
-                self.link.roll_back();
-                return Ok(Err(undone));
-            }
+            Err(undone) => return Ok(Err(undone)),
         };
         upload::finish(&mut self.link, upload, remote, &locked, record, &self.life).map(Ok)
     }
@@ -221,6 +215,7 @@ impl Writer {
             Ok(applied) => return Ok(applied),
             Err(undone) => undone,
         };
+        self.link.roll_back();
         self.in_transaction(|writer| {
             let (tables, locked) = writer.lock(request.session, !request.download_follows)?;
             let remote = writer.recognize(request, &locked)?;
@@ -267,7 +262,7 @@ impl Writer {
     ) -> Result<Remembered, Failure> {
         let (session, found) = (request.session, locked.remembered.clone());
         match request.epoch {
-            Some(epoch) => identity::resume(session, found, epoch),
+            Some(epoch) => still_ours(session, found, epoch),
             None => {
                 let (identity, receipt) = (&request.identity, request.receipt);
                 identity::begin(&mut self.link, session, identity, receipt, found, &self.life)
@@ -334,7 +329,7 @@ impl crate::connection::Writer for Writer {
     fn withhold(&mut self, withholding: &Withholding<'_>) -> Result<(), Failure> {
         self.in_transaction(|writer| {
             let (tables, locked) = writer.lock(withholding.session, false)?;
-            identity::resume(withholding.session, locked.remembered, withholding.epoch)?;
+            still_ours(withholding.session, locked.remembered, withholding.epoch)?;
             withhold::withhold(&mut writer.link, &tables, withholding)
         })
     }

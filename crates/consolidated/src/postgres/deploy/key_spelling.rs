@@ -19,9 +19,6 @@ use crate::postgres::values::{ColumnType, Kind, NumericAs, numeric};
 use model::{Code, Failure, ValueRef};
 use serde::{Deserialize, Serialize};
 
-/// Bytes that PostgreSQL adds to a length in a type modifier.
-const TYPMOD_HEADER: i32 = 4;
-
 /// What is noted of a key when it is deployed; only where the types of its columns do not say all.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(in crate::postgres) struct KeySpelling {
@@ -93,20 +90,17 @@ impl KeySpelling {
 
 impl Limit {
     fn of(column: &UserColumn, kind: Kind) -> Limit {
-        let limited = (column.typmod >= TYPMOD_HEADER).then_some(column.typmod - TYPMOD_HEADER);
-        match (kind, limited) {
-            (Kind::Text, Some(most)) => Limit::Characters(most as u32),
-            (Kind::Numeric(_), Some(_)) => {
-                let scale = scale(column).and_then(|scale| u16::try_from(scale).ok());
-                scale.map_or(Limit::Nothing, Limit::Decimals)
+        let limit = match kind {
+            Kind::Text => column.limit().map(|most| Limit::Characters(most as u32)),
+            Kind::Numeric(_) => {
+                column.scale().and_then(|scale| u16::try_from(scale).ok()).map(Limit::Decimals)
             }
-            (Kind::Time | Kind::Timestamp | Kind::Timestamptz, _)
-                if (0..6).contains(&column.typmod) =>
-            {
-                Limit::SecondDigits(column.typmod as u8)
+            Kind::Time | Kind::Timestamp | Kind::Timestamptz => {
+                column.second_digits().map(Limit::SecondDigits)
             }
-            _ => Limit::Nothing,
-        }
+            _ => None,
+        };
+        limit.unwrap_or(Limit::Nothing)
     }
 
     fn keeps(self, kind: &ColumnType, value: ValueRef<'_>) -> bool {
@@ -138,18 +132,12 @@ impl Limit {
     }
 }
 
-/// The decimals that a numeric column keeps, where it is limited.
-fn scale(column: &UserColumn) -> Option<i32> {
-    let packed = column.typmod - TYPMOD_HEADER;
-    (packed >= 0).then_some(((packed & 0x7ff) ^ 1024) - 1024)
-}
-
 /// Whether only the database knows how it spells a value.
 fn is_asked(column: &UserColumn, kind: Kind) -> bool {
     match kind {
         Kind::Other | Kind::Interval => true,
         // Digits before the point are rounded.
-        Kind::Numeric(_) => scale(column).is_some_and(|scale| scale < 0),
+        Kind::Numeric(_) => column.scale().is_some_and(|scale| scale < 0),
         _ => false,
     }
 }

@@ -15,6 +15,9 @@ const DESCRIBE: &str = include_str!("tables.sql");
 /// The column of Syncline at the end of a downloaded table.
 pub(in crate::postgres) const VERSION: &str = "syncline_version";
 
+/// Bytes that PostgreSQL adds to a length in a type modifier.
+const TYPMOD_HEADER: i32 = 4;
+
 /// PostgreSQL cuts longer names.
 const NAME_BYTES_MAX: usize = 63;
 
@@ -219,12 +222,24 @@ impl UserColumn {
 
     /// The most digits that a numeric column can show, where it has a bound.
     pub(in crate::postgres) fn numeric_digits(&self) -> Option<i32> {
-        if !self.is_numeric() || self.typmod < 4 {
-            return None;
-        }
-        let packed = self.typmod - 4;
-        let (precision, scale) = ((packed >> 16) & 0xffff, ((packed & 0x7ff) ^ 1024) - 1024);
+        let (limit, scale) = (self.limit().filter(|_| self.is_numeric())?, self.scale()?);
+        let precision = (limit >> 16) & 0xffff;
         Some(precision.max(scale).max(precision - scale))
+    }
+
+    /// The length of a text or, packed, precision and scale of a number, where they are limited.
+    pub(in crate::postgres) fn limit(&self) -> Option<i32> {
+        (self.typmod >= TYPMOD_HEADER).then_some(self.typmod - TYPMOD_HEADER)
+    }
+
+    /// The decimals that a numeric column keeps, where it is limited.
+    pub(in crate::postgres) fn scale(&self) -> Option<i32> {
+        self.limit().map(|packed| ((packed & 0x7ff) ^ 1024) - 1024)
+    }
+
+    /// The digits of a second that a time keeps.
+    pub(in crate::postgres) fn second_digits(&self) -> Option<u8> {
+        (0..6).contains(&self.typmod).then_some(self.typmod as u8)
     }
 
     /// Two values that are equal to the database may differ letter by letter, or the type knows no

@@ -2,13 +2,12 @@
 
 use crate::download::batches::{Kind, Part};
 use crate::postgres::catalog::table::Table;
-use crate::postgres::download::owed::{self, KeyArray};
+use crate::postgres::download::owed;
 use crate::postgres::download::snapshot::{Snapshot, Xid8};
-use crate::postgres::statement::{Slot, Statement};
+use crate::postgres::statement::{Slot, Statement, Value};
 use crate::script::{Event, Parameter};
 use crate::synchronization::Session;
 use model::Failure;
-use postgres_types::ToSql;
 use std::borrow::Cow;
 
 /// What other cursors read is for the planner to decide, again each time (decision 0011).
@@ -17,32 +16,6 @@ pub(in crate::postgres) const FOR_SCRIPTS: [&str; 2] = [
         set_config('enable_seqscan', 'on', true), set_config('enable_indexscan', 'on', true)",
     "SET LOCAL max_parallel_workers_per_gather TO DEFAULT",
 ];
-
-/// The value of a parameter.
-pub(in crate::postgres) enum Value<'a> {
-    Text(Option<&'a str>),
-    Snapshot(Option<&'a Snapshot>),
-    Number(Xid8),
-    Keys(KeyArray),
-}
-
-impl Value<'_> {
-    pub(in crate::postgres) fn as_parameter(&self) -> &(dyn ToSql + Sync) {
-        match self {
-            Value::Text(text) => text,
-            Value::Snapshot(snapshot) => snapshot,
-            Value::Number(number) => number,
-            Value::Keys(keys) => keys,
-        }
-    }
-}
-
-/// All values of a statement, as the connection wants them.
-pub(in crate::postgres) fn as_parameters<'v>(
-    values: &'v [Value<'_>],
-) -> Vec<&'v (dyn ToSql + Sync)> {
-    values.iter().map(Value::as_parameter).collect()
-}
 
 /// Where values come from that are the same for all rows of a table.
 #[derive(Clone, Copy)]
@@ -57,15 +30,15 @@ pub(in crate::postgres) struct Source<'a> {
 impl<'a> Source<'a> {
     pub(in crate::postgres) fn value(&self, slot: &Slot) -> Value<'a> {
         match slot {
-            Slot::Session(Parameter::LastDownload) => Value::Snapshot(self.since),
-            Slot::Session(Parameter::LastUpload) => Value::Number(self.own_upload),
-            Slot::Session(parameter) => Value::Text(self.session.value_of(parameter)),
+            Slot::Session(Parameter::LastDownload) => Box::new(self.since),
+            Slot::Session(Parameter::LastUpload) => Box::new(self.own_upload),
+            Slot::Session(parameter) => Box::new(self.session.value_of(parameter)),
             // There is no row.
             Slot::New(_)
             | Slot::Old(_)
             | Slot::NewColumn(_)
             | Slot::OldColumn(_)
-            | Slot::Bound(..) => Value::Text(None),
+            | Slot::Bound(..) => Box::new(None::<&str>),
         }
     }
 }
@@ -100,11 +73,11 @@ impl<'a> Cursor<'a> {
         let values = self.statement.slots.iter().map(|slot| match slot {
             Slot::NewColumn(column) | Slot::OldColumn(column) => {
                 let keys = keys.iter().map(Vec::as_slice);
-                Ok(Value::Keys(owed::key_array(keys, table, *column)?))
+                Ok(Box::new(owed::key_array(keys, table, *column)?) as Value<'a>)
             }
             Slot::Bound(which, column) => {
                 let key = self.bounds[*which].into_iter();
-                Ok(Value::Keys(owed::key_array(key, table, *column)?))
+                Ok(Box::new(owed::key_array(key, table, *column)?) as Value<'a>)
             }
             _ => Ok(self.source.value(slot)),
         });

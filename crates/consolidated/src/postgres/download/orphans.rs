@@ -17,7 +17,7 @@
 use crate::postgres::catalog::table::Table;
 use crate::postgres::download::guard::Guard;
 use crate::postgres::download::moment::{Digests, LogState};
-use crate::postgres::errors::failed;
+use crate::postgres::errors::{failed, unreadable};
 use crate::postgres::link::{Call, Link};
 use crate::quote::literal;
 use model::{Code, Failure};
@@ -123,9 +123,8 @@ pub(in crate::postgres) fn settle(link: &mut Link, guards: &[&Guard]) -> Result<
     let sql = "SELECT table_name, bypassed::text FROM syncline.syncline_log_state
                WHERE bypassed IS DISTINCT FROM settled";
     for row in link.query(sql, &[]).map_err(&doing)? {
-        let garbled = |error| Failure::new(Code::Bug, "a mark cannot be read").source(error);
-        let (table, mark): (String, Option<String>) =
-            (row.try_get(0).map_err(garbled)?, row.try_get(1).map_err(garbled)?);
+        let table: String = row.try_get(0).map_err(unreadable)?;
+        let mark: Option<String> = row.try_get(1).map_err(unreadable)?;
         let about = guards.iter().filter(|guard| [&guard.child, &guard.parent].contains(&&table));
         let none: String =
             about.map(|guard| format!("\n  AND NOT EXISTS (SELECT {})", guard.orphans)).collect();

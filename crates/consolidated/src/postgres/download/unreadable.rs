@@ -7,11 +7,11 @@ use crate::download::owed::OwedKeys;
 use crate::download::{self, Sink};
 use crate::postgres::catalog::table::Table;
 use crate::postgres::download::Search;
-use crate::postgres::download::cursor::{self, Source, Value};
+use crate::postgres::download::cursor::Source;
 use crate::postgres::download::owed;
 use crate::postgres::errors::{Fault, failed, script_failed};
 use crate::postgres::link::{Call, Link};
-use crate::postgres::statement::Slot;
+use crate::postgres::statement::{Slot, Value, as_parameters};
 use crate::postgres::upload::row_fault::{may_be_a_row, row_fault};
 use crate::script::Event;
 use crate::upload::halving;
@@ -56,17 +56,18 @@ pub(super) fn find<'k>(
     halving::failing(keys, |some| {
         let values = statement.slots.iter().map(|slot| match slot {
             Slot::NewColumn(column) | Slot::OldColumn(column) => {
-                Ok(Value::Keys(owed::key_array(some.iter().copied(), table, *column)?))
+                Ok(Box::new(owed::key_array(some.iter().copied(), table, *column)?) as Value<'_>)
             }
             _ => Ok(source.value(slot)),
         });
         let values = values.collect::<Result<Vec<_>, Failure>>()?;
-        let parameters = cursor::as_parameters(&values);
-        let asked = link.execute(&[
+        let parameters = as_parameters(&values);
+        let calls = [
             Call::Simple("SAVEPOINT asked"),
             Call::new(&statement.sql, &parameters),
             Call::Simple("RELEASE SAVEPOINT asked"),
-        ]);
+        ];
+        let asked = link.stream(&calls, &mut |_, _| Ok(()));
         let Err(fault) = asked else { return Ok(None) };
         let Some(row_fault) = row_fault(&fault) else {
             return Err(failed("read what the remote is owed")(fault));

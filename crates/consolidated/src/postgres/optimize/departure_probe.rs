@@ -8,11 +8,11 @@
 //! whatever other transactions do in the meantime (S2, S6).
 
 use crate::postgres::catalog::table::Table;
-use crate::postgres::download::cursor::{Source, Value};
+use crate::postgres::download::cursor::Source;
 use crate::postgres::download::moment;
 use crate::postgres::download::snapshot::{Snapshot, Xid8};
 use crate::postgres::link::{Answer, Call};
-use crate::postgres::statement::Statement;
+use crate::postgres::statement::{Statement, Value};
 use crate::synchronization::FetchRequest;
 use postgres_types::ToSql;
 use std::sync::Arc;

@@ -16,7 +16,7 @@
 
 use crate::deploy::TableFacts;
 use crate::digest::digest;
-use crate::postgres::deploy::tables::UserTable;
+use crate::postgres::deploy::tables::{UserColumn, UserTable};
 use crate::postgres::link::Answer;
 use crate::postgres::tracking::departure_log;
 use crate::postgres::values::{Kind, NumericAs, widened};
@@ -135,7 +135,7 @@ impl RoundTripProof {
             }
             let (oid, typmod) = (column.oid, column.typmod);
             layout.push(format!("{name} {oid} {typmod}{}", column.identity));
-            let fidelity = Fidelity::of(*kind, typmod);
+            let fidelity = Fidelity::of(*kind, column);
             // A key stays as it is stored, which may be an equal one in other letters.
             let ambiguous = match fidelity {
                 Fidelity::Single | Fidelity::Double => true,
@@ -224,23 +224,19 @@ pub(in crate::postgres) fn upload_scripts(scripts: &BTreeMap<Event, Script>) -> 
     digest(&texts)
 }
 
-/// Bytes that PostgreSQL adds to a length in a type modifier.
-const TYPMOD_HEADER: i32 = 4;
-
 impl Fidelity {
-    fn of(kind: Kind, typmod: i32) -> Fidelity {
-        let limited = (typmod >= TYPMOD_HEADER).then_some(typmod - TYPMOD_HEADER);
-        let digits = if (0..6).contains(&typmod) { typmod as u8 } else { 6 };
+    fn of(kind: Kind, column: &UserColumn) -> Fidelity {
+        let digits = column.second_digits().unwrap_or(6);
         match kind {
             Kind::Bool | Kind::Int2 | Kind::Int4 | Kind::Int8 => Fidelity::Integer,
             Kind::Float4 => Fidelity::Single,
             Kind::Float8 => Fidelity::Double,
-            Kind::Numeric(held) => match limited.map(|packed| ((packed & 0x7ff) ^ 1024) - 1024) {
+            Kind::Numeric(held) => match column.scale() {
                 // Digits before the point are rounded away.
                 Some(scale) if scale < 0 => Fidelity::Null,
                 scale => Fidelity::Numeric { held, scale: scale.map(|scale| scale as u16) },
             },
-            Kind::Text => Fidelity::Text { most: limited.map(|most| most as u32) },
+            Kind::Text => Fidelity::Text { most: column.limit().map(|most| most as u32) },
             Kind::Char => Fidelity::Char,
             Kind::Bytea => Fidelity::Bytea,
             Kind::Uuid => Fidelity::Uuid,

@@ -4,6 +4,7 @@ use crate::download::bundle::Bundle;
 use crate::postgres::download::owed;
 use crate::postgres::errors::{Fault, failed};
 use crate::postgres::link::{Call, Link};
+use crate::postgres::statement::{Value, as_parameters};
 use crate::postgres::upload::Upload;
 use crate::postgres::upload::batch::{BATCH_BYTES, Reason};
 use crate::postgres::upload::record::{Conflict, UploadRecord};
@@ -112,14 +113,12 @@ impl<T> Part<T> {
     }
 }
 
-type Value<'p> = Box<dyn ToSql + Sync + 'p>;
-
 /// A statement with its parameters.
 pub(in crate::postgres) struct Written<'p>(&'static str, Vec<Value<'p>>);
 
 impl Written<'_> {
     pub(in crate::postgres) fn parameters(&self) -> Vec<&(dyn ToSql + Sync)> {
-        self.1.iter().map(|value| &**value as &(dyn ToSql + Sync)).collect()
+        as_parameters(&self.1)
     }
 
     pub(in crate::postgres) fn call<'p>(
