@@ -4,7 +4,7 @@ pub(super) mod mark;
 
 use super::errors::{Fault, FaultKind};
 use crate::postgres::download::watermark::NumberSpace;
-use crate::postgres::link::receiver::Receiver;
+use crate::postgres::link::line::Receiver;
 use crate::serving::Timeouts;
 use crate::url::{PostgresUrl, SslMode};
 use model::{Code, Failure};

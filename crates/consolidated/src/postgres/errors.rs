@@ -34,7 +34,7 @@ impl From<Error> for FaultKind {
             Error::Refused(refusal) => FaultKind::Refused(refusal),
             Error::Broken(error) => FaultKind::Broken(error),
             Error::Objected(objection) => FaultKind::Failure(objected(*objection)),
-            // Answers were left unread. `receiver.rs` has the failure that stopped them.
+            // Answers were left unread. `link/line.rs` has the failure that stopped them.
             Error::Stopped => FaultKind::Disconnected,
         }
     }

@@ -16,9 +16,8 @@ use super::connect::{self, Destination, Facts, Role, mark};
 use super::errors::{Fault, FaultKind};
 use super::statement::POSITION;
 use crate::postgres::download::watermark::NumberSpace;
-use crate::postgres::link::line::Line;
+use crate::postgres::link::line::{Line, Rows};
 use crate::postgres::link::pulse::Pulse;
-use crate::postgres::link::receiver::Rows;
 use crate::serving::Serving;
 use crate::serving::cancellation::Cancellation;
 use crate::url::PostgresUrl;
@@ -247,7 +246,5 @@ fn position(row: RowRef<'_>) -> Option<i32> {
 pub(super) mod clock;
 pub(super) mod line;
 pub(super) mod pulse;
-pub(super) mod receiver;
-pub(super) mod running;
 #[cfg(test)]
 mod tests;

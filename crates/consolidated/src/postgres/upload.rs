@@ -123,9 +123,11 @@ pub(super) fn at_once(
     let [begin, defer] = BEGIN.map(|sql| Call::new(sql, &[]));
     let hold = held::hold(link, upload.tables);
     let mut opening = vec![begin, Call::new(&hold, &[]), defer, Call::new(identity::LOCK, &lock)];
-    let watched = watch::watched(upload.tables);
+    // A download looks at triggers itself.
+    let watches = !upload.request.download_follows;
+    let watched = watches.then(|| watch::watched(upload.tables));
     let asked: [&(dyn ToSql + Sync); 1] = [&watched];
-    if !upload.request.download_follows {
+    if watches {
         opening.push(Call::new(&watch::CHANGED, &asked));
     }
     let opening = Opening::Transaction(&opening);
@@ -139,7 +141,9 @@ pub(super) fn at_once(
         // Whatever it is, done step by step it will be met again and reported, or be gone.
         Err(_) => return Ok(Err(Undone::Unlucky)),
     };
-    if sending.watched.take().is_some_and(|answer| !watched.found(&answer).is_empty()) {
+    if let (Some(watched), Some(answer)) = (&watched, sending.watched.take())
+        && !watched.found(&answer).is_empty()
+    {
         return Ok(Err(Undone::Unlucky));
     }
     let locked = sending.locked.take().map(|answer| identity::locked(&answer));
@@ -294,6 +298,9 @@ fn commit(
     calls.extend(looking.iter().map(|parameters| Call::new(round_trip_proof::LOOK, parameters)));
     calls.push(Call::new("COMMIT", &[]));
     let answers = link.flight(&calls).map_err(failed("commit the upload"))?;
+    if looks.is_empty() {
+        return Ok(None);
+    }
     let looked = &answers[first..first + looks.len()];
     Ok(round_trip_proof::proven(looked).map(|number| {
         let NumberSpace { system, timeline } = link.number_space();

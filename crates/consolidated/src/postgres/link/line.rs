@@ -2,12 +2,12 @@
 
 use crate::postgres::errors::{Fault, FaultKind};
 use crate::postgres::link::clock;
-use crate::postgres::link::receiver::{Receiver, Rows};
-use crate::postgres::link::running::Running;
-use crate::serving::cancellation::Cancellation;
-use postgres_driver::{Call, CallResult, Options, Session};
-use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use crate::serving::cancellation::{Cancel, Cancellation};
+use model::Failure;
+use postgres_driver::{Call, CallResult, Key, Options, RowRef, Session, cancel};
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// The session of a link.
 pub(in crate::postgres) struct Line {
@@ -107,4 +107,75 @@ pub(in crate::postgres) fn is_collision(state: &str) -> bool {
 /// A prepared statement is no longer what it was: its table changed, or a pooler took it away.
 fn is_stale(state: &str) -> bool {
     matches!(state, "0A000" | "26000")
+}
+
+/// Takes the rows of a flight as they arrive, with the position of their statement.
+pub(in crate::postgres) type Rows<'a> = &'a mut dyn FnMut(usize, RowRef<'_>) -> Result<(), Failure>;
+
+/// Hands rows on until that fails. The driver learns only that it has to stop.
+pub(in crate::postgres) struct Receiver<'a> {
+    each: Rows<'a>,
+    failure: Option<Failure>,
+}
+
+impl<'a> Receiver<'a> {
+    /// Hands them to `each`.
+    pub(in crate::postgres) fn new(each: Rows<'a>) -> Receiver<'a> {
+        Receiver { each, failure: None }
+    }
+
+    /// Takes a row.
+    pub(in crate::postgres) fn take(&mut self, call: usize, row: RowRef<'_>) -> ControlFlow<()> {
+        match (self.each)(call, row) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(failure) => {
+                self.failure = Some(failure);
+                ControlFlow::Break(())
+            }
+        }
+    }
+
+    /// Why the flight ended: the failure of the one who takes the rows, if it was that.
+    pub(in crate::postgres) fn fault(self, fault: postgres_driver::Fault) -> Fault {
+        match self.failure {
+            Some(failure) => Fault { call: fault.call, kind: FaultKind::Failure(failure) },
+            None => fault.into(),
+        }
+    }
+}
+
+/// How long each step of asking may take.
+const STEP_MAX: Duration = Duration::from_secs(1);
+
+/// The flight that a link waits for.
+#[derive(Debug)]
+struct Running {
+    options: Options,
+    /// None: nothing runs.
+    key: Mutex<Option<Arc<Key>>>,
+}
+
+impl Running {
+    fn new(options: &Options) -> Running {
+        let mut options = options.clone();
+        options.connect_timeout = options.connect_timeout.min(STEP_MAX);
+        Running { options, key: Mutex::new(None) }
+    }
+
+    /// Notes of which session a flight begins, or that it has ended.
+    fn set(&self, key: Option<Arc<Key>>) {
+        *self.key.lock().unwrap_or_else(PoisonError::into_inner) = key;
+    }
+}
+
+impl Cancel for Running {
+    fn cancel(&self) {
+        let key = self.key.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(key) = key else { return };
+        if let Err(error) = cancel(&key, &self.options) {
+            let fault = FaultKind::from(error);
+            let failure = fault.failure("cannot cancel a statement of PostgreSQL".to_owned());
+            tracing::warn!(error = %failure.full_message(), "a statement may still run");
+        }
+    }
 }

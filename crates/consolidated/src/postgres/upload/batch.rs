@@ -59,7 +59,7 @@ pub(in crate::postgres) struct Batch<'a> {
     parameters: Vec<Raw>,
     /// Where each parameter ended before the row that is being added.
     marks: Vec<usize>,
-    /// True as long as every value is read back as it was sent.
+    /// Whoever asks sets it; it stays as long as every value is read back as it was sent.
     pub(in crate::postgres) verbatim: Option<&'a RoundTripProof>,
     pub(in crate::postgres) rows: u32,
 }
@@ -90,8 +90,7 @@ impl<'a> Batch<'a> {
             Raw { null: bytes.is_none(), bytes: bytes.unwrap_or_default() }
         };
         let parameters = statement.slots.iter().map(parameter).collect();
-        let verbatim = table.verbatim();
-        Batch { table, statement, parameters, marks: Vec::new(), verbatim, rows: 0 }
+        Batch { table, statement, parameters, marks: Vec::new(), verbatim: None, rows: 0 }
     }
 
     /// Whether the next row belongs into a batch of its own.

@@ -219,7 +219,8 @@ impl<'l, 'a> Sending<'l, 'a> {
     fn parcel(&self, position: usize, change: Change) -> Result<Parcel<'a>, Failure> {
         let table = &self.upload.tables[position];
         let session = self.upload.request.session;
-        let batch = Batch::new(table, table.required(event_of(change))?, session);
+        let mut batch = Batch::new(table, table.required(event_of(change))?, session);
+        batch.verbatim = table.verbatim().filter(|_| self.verbatim && self.record.undigested);
         Ok(Parcel { table: position, change, batch, numbers: Numbers::default() })
     }
 
