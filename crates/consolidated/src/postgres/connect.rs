@@ -38,7 +38,7 @@ const BY_INDEX: &str = "SET plan_cache_mode = 'auto'; SET enable_seqscan = off; 
 
 /// What reads keeps all its plans, from the first run on. They go through a bitmap: rows in a
 /// partition that outgrew all others are found as well as those of a small one, and each page is
-/// read once. What is not fit for this is read with other settings (`fetch.rs`).
+/// read once. What is not fit for this is read with other settings (`download/cursor.rs`).
 const BY_BITMAP: &str = "SET plan_cache_mode = 'force_generic_plan'; SET enable_seqscan = off;
 SET enable_indexscan = off; SET jit = off; SET max_parallel_workers_per_gather = 0";
 

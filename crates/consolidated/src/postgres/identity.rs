@@ -9,6 +9,7 @@ use super::incarnation::{self, Life};
 use super::link::{Answer, Call, Link};
 use crate::digest;
 use crate::identity::{Binding, Consequence, Evidence, FORMER_FILES_MAX, Remembered, recognize};
+use crate::postgres::statement::Value;
 use crate::postgres::upload::held;
 use crate::synchronization::{Identity, Session};
 use model::{Code, Counter, Failure, Nonce, Progress, Receipt};
@@ -37,8 +38,9 @@ const TAKE: &str = "INSERT INTO syncline.syncline_remote
     (remote_id, user_name, script_version, progress, counter, nonce, epoch, attempt)
 VALUES ($1, $2, $3, 0, 0, 0, 0, 0) ON CONFLICT DO NOTHING";
 
+/// What is stored of a remote when a synchronization ends; belongs into the flight that commits.
 /// The snapshot proves to a promoted standby what has reached it (trap 2).
-const STORE: &str = "UPDATE syncline.syncline_remote SET
+pub(super) const STORE: &str = "UPDATE syncline.syncline_remote SET
     user_name = $2, script_version = $3, progress = $4, counter = $5, nonce = $6, epoch = $7,
     attempt = $8, secret = $12, bound_users = $13, void_counter = $14, deletes_lost = $15,
     forgotten_at = NULL,
@@ -139,7 +141,7 @@ fn under_way() -> Failure {
 }
 
 /// Recognizes the remote and shuts out its predecessors. `found` is what [`LOCK`] found in this
-/// transaction. The result takes effect with [`Stored`].
+/// transaction. The result takes effect with [`STORE`].
 pub(super) fn begin(
     link: &mut Link,
     session: &Session,
@@ -160,7 +162,7 @@ pub(super) fn begin(
     match consequence {
         Consequence::Nothing => {}
         Consequence::Replace { secret, progress } => {
-            let secret = stored(secret);
+            let secret = digits(secret);
             let noted: [&(dyn ToSql + Sync); 3] = [&remote_id, &secret, &progress.0];
             link.flight(&[
                 Call::new(FORGET_OWED, &[&remote_id]),
@@ -183,13 +185,13 @@ fn former_file(
     secret: Option<u128>,
 ) -> Result<Option<Progress>, Failure> {
     let rows = link
-        .query(FORMER_FILE, &[&remote_id, &stored(secret)])
+        .query(FORMER_FILE, &[&remote_id, &digits(secret)])
         .map_err(failed("read what is known of a former file"))?;
     rows.first().map(|row| row.try_get(0).map(Progress)).transpose().map_err(unreadable)
 }
 
 /// A file that has drawn no secret has an empty one.
-fn stored(secret: Option<u128>) -> String {
+fn digits(secret: Option<u128>) -> String {
     secret.map(digest::hex).unwrap_or_default()
 }
 
@@ -215,66 +217,30 @@ pub(super) fn take(link: &mut Link, session: &Session) -> Result<Locked, Failure
     }
 }
 
-/// What is stored of a remote when a synchronization ends.
-pub(super) struct Stored<'a> {
-    remote_id: &'a str,
-    user: &'a str,
-    script_version: &'a str,
-    remote: Remembered,
+/// The parameters of [`STORE`]. `uploaded` and `downloads`: whether to note the time.
+pub(super) fn stored<'a>(
+    link: &Link,
+    session: &'a Session,
+    remote: &'a Remembered,
     uploaded: bool,
     downloads: bool,
-    timeline: i64,
-    secret: Option<String>,
-    bound_users: Option<String>,
-}
-
-impl<'a> Stored<'a> {
-    /// `uploaded` and `downloads`: whether to note the time.
-    pub(super) fn new(
-        link: &Link,
-        session: &'a Session,
-        remote: Remembered,
-        uploaded: bool,
-        downloads: bool,
-    ) -> Stored<'a> {
-        Stored {
-            remote_id: session.remote_id.as_str(),
-            user: session.user.as_str(),
-            script_version: session.script_version.as_str(),
-            secret: remote.secret.map(digest::hex),
-            bound_users: remote.binding.stored(),
-            remote,
-            uploaded,
-            downloads,
-            timeline: i64::from(link.number_space().timeline),
-        }
-    }
-
-    /// For [`Stored::call`].
-    pub(super) fn parameters(&self) -> [&(dyn ToSql + Sync); 16] {
-        let Remembered { progress, counter, nonce, epoch, attempt, .. } = &self.remote;
-        [
-            &self.remote_id,
-            &self.user,
-            &self.script_version,
-            &progress.0,
-            &counter.0,
-            &nonce.0,
-            epoch,
-            attempt,
-            &self.uploaded,
-            &self.downloads,
-            &self.timeline,
-            &self.secret,
-            &self.bound_users,
-            &self.remote.void_counter.0,
-            &self.remote.deletes_lost,
-            &self.remote.acknowledged.0,
-        ]
-    }
-
-    /// Belongs into the flight that commits.
-    pub(super) fn call<'p>(parameters: &'p [&'p (dyn ToSql + Sync)]) -> Call<'p> {
-        Call::new(STORE, parameters)
-    }
+) -> Vec<Value<'a>> {
+    vec![
+        Box::new(session.remote_id.as_str()),
+        Box::new(session.user.as_str()),
+        Box::new(session.script_version.as_str()),
+        Box::new(remote.progress.0),
+        Box::new(remote.counter.0),
+        Box::new(remote.nonce.0),
+        Box::new(remote.epoch),
+        Box::new(remote.attempt),
+        Box::new(uploaded),
+        Box::new(downloads),
+        Box::new(i64::from(link.number_space().timeline)),
+        Box::new(remote.secret.map(digest::hex)),
+        Box::new(remote.binding.stored()),
+        Box::new(remote.void_counter.0),
+        Box::new(remote.deletes_lost),
+        Box::new(remote.acknowledged.0),
+    ]
 }

@@ -56,7 +56,7 @@ pub(super) struct Statement {
     pub(super) slots: Vec<Slot>,
     /// Runs once for a whole batch.
     pub(super) set_based: bool,
-    /// The database may keep its plan (`kept.rs`).
+    /// The database may keep its plan (`plan_cache.rs`).
     pub(super) keeps_plan: bool,
 }
 

@@ -35,14 +35,15 @@ use crate::identity::Remembered;
 use crate::postgres::catalog::table::Table;
 use crate::postgres::download::watermark::{Mark, NumberSpace};
 use crate::postgres::errors::failed;
-use crate::postgres::identity::{self, Locked, Stored};
+use crate::postgres::identity::{self, Locked};
 use crate::postgres::incarnation::Life;
 use crate::postgres::link::pulse::Pulse;
 use crate::postgres::link::{Call, Link};
-use crate::postgres::optimize::round_trip_proof::{self, Look};
+use crate::postgres::optimize::round_trip_proof;
+use crate::postgres::statement::{Value, as_parameters};
 use crate::postgres::tracking::watch;
 use crate::postgres::upload::record::UploadRecord;
-use crate::postgres::upload::record::entries::{Entries, Written};
+use crate::postgres::upload::record::entries::Entries;
 use crate::postgres::upload::sending::{BEGIN, BEGIN_AGAIN, Missed, Opening, Sending, Sent};
 use crate::postgres::upload::shape::UploadShape;
 use crate::postgres::upload::stop::{Stop, stopped};
@@ -272,24 +273,24 @@ fn commit(
     let settling: [&(dyn ToSql + Sync); 3] = [&remote_id, &settled, &waiting];
     let uploaded = request.progress != request.previous;
     let stored =
-        Stored::new(link, request.session, remote.clone(), uploaded, request.download_follows);
-    let storing = stored.parameters();
+        identity::stored(link, request.session, remote, uploaded, request.download_follows);
+    let storing = as_parameters(&stored);
     let counter = next_watermark(request, remote);
     let entries = match record.is_clear() {
         true => None,
         false => Some(Entries::of(record, link, upload, (counter, !owed))?),
     };
     let writing = entries.as_ref().map(Entries::statements).unwrap_or_default();
-    let written: Vec<_> = writing.iter().map(Written::parameters).collect();
+    let written: Vec<_> = writing.iter().map(|(_, values)| as_parameters(values)).collect();
     let looks = looks(upload, record);
-    let looking: Vec<_> = looks.iter().map(Look::parameters).collect();
+    let looking: Vec<_> = looks.iter().map(|values| as_parameters(values)).collect();
     let held: [&(dyn ToSql + Sync); 2] = [&remote_id, &request.session.deployment];
     let mut calls = Vec::with_capacity(6 + looks.len());
     if settled.is_some() {
         calls.push(Call::new(SETTLE, &settling));
     }
-    calls.extend(writing.iter().zip(&written).map(|(it, parameters)| it.call(parameters)));
-    calls.push(Stored::call(&storing));
+    calls.extend(writing.iter().zip(&written).map(|((sql, _), p)| Call::new(sql, p)));
+    calls.push(Call::new(identity::STORE, &storing));
     if matches!(request.session.held, Held::Same { note: true }) {
         calls.push(Call::new(NOTE_HELD, &held));
     }
@@ -341,7 +342,7 @@ fn settle(
 }
 
 /// What is to be asked of every table that was written, where it may prove something.
-fn looks<'a>(upload: Upload<'a>, record: &UploadRecord) -> Vec<Look<'a>> {
+fn looks<'a>(upload: Upload<'a>, record: &UploadRecord) -> Vec<Vec<Value<'a>>> {
     let told = record.is_clear() || record.is_settled;
     if !(record.undigested && record.verbatim && told) {
         return Vec::new();

@@ -12,9 +12,10 @@ use crate::postgres::connect::Role;
 use crate::postgres::download::timeline::Timelines;
 use crate::postgres::download::withhold;
 use crate::postgres::errors::failed;
-use crate::postgres::identity::{self, Locked, Stored};
+use crate::postgres::identity::{self, Locked};
 use crate::postgres::incarnation::Life;
 use crate::postgres::link::{Answer, Call, Link};
+use crate::postgres::statement::as_parameters;
 use crate::postgres::tracking::{trim, watch};
 use crate::postgres::upload::Upload;
 use crate::postgres::upload::{self, Undone, held};
@@ -302,12 +303,13 @@ impl crate::connection::Writer for Writer {
             let found = locked.remembered;
             let (link, life) = (&mut writer.link, &writer.life);
             let remote = identity::begin(link, session, identity, receipt, found, life)?;
-            let stored = Stored::new(&writer.link, session, remote.clone(), false, false);
-            let parameters = stored.parameters();
+            let stored = identity::stored(&writer.link, session, &remote, false, false);
+            let parameters = as_parameters(&stored);
             writer
                 .link
-                .flight(&[Stored::call(&parameters), Call::new("COMMIT", &[])])
+                .flight(&[Call::new(identity::STORE, &parameters), Call::new("COMMIT", &[])])
                 .map_err(failed("store what is known of the remote"))?;
+            drop(stored);
             Ok(Begun::from(remote))
         };
         self.until_alone(|writer| writer.in_transaction(begin))

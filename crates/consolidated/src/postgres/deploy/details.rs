@@ -32,7 +32,7 @@ pub(in crate::postgres) struct TableDetails {
     pub(in crate::postgres) selection: String,
     /// The selection is a custom condition: the whole table is sent every time.
     pub(in crate::postgres) afresh: bool,
-    /// Digests of the scripts whose plans may be kept (`kept.rs`).
+    /// Digests of the scripts whose plans may be kept (`plan_cache.rs`).
     pub(in crate::postgres) kept: Vec<String>,
     /// A digest of the two cursors of its downloads as they were generated.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,8 +50,8 @@ pub(in crate::postgres) struct TableDetails {
     /// Rows may not be stored as they are sent, because triggers change them or the rule does.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(in crate::postgres) remade: bool,
-    /// Published names of the tables whose changed keys an upload to this one has to follow: itself
-    /// and those that it refers to, as far as they are logged (`moves.rs`).
+    /// Published names of the tables without which it waits: itself and those that it refers to,
+    /// as far as they are logged. A row that is new in one of them would be missing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(in crate::postgres) heeds: Vec<String>,
     /// What the database calls the published columns, where remotes call some otherwise.

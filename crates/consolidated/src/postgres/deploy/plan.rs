@@ -225,7 +225,7 @@ fn guards(planner: &Planner<'_>) -> Vec<Guard> {
     guards
 }
 
-/// The tables whose changed keys concern what is uploaded to this one.
+/// The tables whose rows those that are uploaded to this one may refer to.
 fn heeds(planner: &Planner<'_>) -> Vec<String> {
     let parents = planner.table.foreign_keys.iter().map(|key| key.parent.as_str());
     let all: BTreeSet<&str> = parents.chain([planner.name]).collect();

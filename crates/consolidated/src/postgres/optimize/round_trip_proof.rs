@@ -18,11 +18,11 @@ use crate::deploy::TableFacts;
 use crate::digest::digest;
 use crate::postgres::deploy::tables::{UserColumn, UserTable};
 use crate::postgres::link::Answer;
+use crate::postgres::statement::Value;
 use crate::postgres::tracking::departure_log;
 use crate::postgres::values::{Kind, NumericAs, widened};
 use crate::script::{Event, Script};
 use model::{PublishedTable, ValueRef};
-use postgres_types::ToSql;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -177,30 +177,12 @@ impl RoundTripProof {
         &'a self,
         published: &'a PublishedTable,
         table: String,
-    ) -> Look<'a> {
+    ) -> Vec<Value<'a>> {
         let ours = ["remote", "owed", "conflict", "reject"]
             .map(|name| format!("syncline.syncline_{name}"));
         let log = self.logged.then(|| departure_log::log(&published.name));
-        Look {
-            table,
-            columns: &published.columns,
-            layout: &self.layout,
-            ours: ours.into_iter().chain(log).collect(),
-        }
-    }
-}
-
-/// The parameters of [`LOOK`].
-pub(in crate::postgres) struct Look<'a> {
-    table: String,
-    columns: &'a [String],
-    layout: &'a str,
-    ours: Vec<String>,
-}
-
-impl Look<'_> {
-    pub(in crate::postgres) fn parameters(&self) -> [&(dyn ToSql + Sync); 4] {
-        [&self.table, &self.columns, &self.layout, &self.ours]
+        let ours: Vec<String> = ours.into_iter().chain(log).collect();
+        vec![Box::new(table), Box::new(&published.columns), Box::new(&self.layout), Box::new(ours)]
     }
 }
 

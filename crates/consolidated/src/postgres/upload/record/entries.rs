@@ -3,7 +3,7 @@
 use crate::download::bundle::Bundle;
 use crate::postgres::download::owed;
 use crate::postgres::errors::{Fault, failed};
-use crate::postgres::link::{Call, Link};
+use crate::postgres::link::Link;
 use crate::postgres::statement::{Value, as_parameters};
 use crate::postgres::upload::Upload;
 use crate::postgres::upload::batch::{BATCH_BYTES, Reason};
@@ -113,21 +113,8 @@ impl<T> Part<T> {
     }
 }
 
-/// A statement with its parameters.
-pub(in crate::postgres) struct Written<'p>(&'static str, Vec<Value<'p>>);
-
-impl Written<'_> {
-    pub(in crate::postgres) fn parameters(&self) -> Vec<&(dyn ToSql + Sync)> {
-        as_parameters(&self.1)
-    }
-
-    pub(in crate::postgres) fn call<'p>(
-        &self,
-        parameters: &'p [&'p (dyn ToSql + Sync)],
-    ) -> Call<'p> {
-        Call::new(self.0, parameters)
-    }
-}
+/// A statement with the values of its parameters.
+pub(in crate::postgres) type Written<'p> = (&'static str, Vec<Value<'p>>);
 
 impl<'a> Entries<'a> {
     /// Those of `record`; with the watermark `counter` the remote has what it is owed now, and where
@@ -239,8 +226,8 @@ impl<'a> Entries<'a> {
 
     /// Writes all of it, after which it has nothing.
     pub(super) fn write(&mut self, link: &mut Link) -> Result<(), Fault> {
-        for written in self.statements() {
-            link.query(written.0, &written.parameters())?;
+        for (sql, values) in self.statements() {
+            link.query(sql, &as_parameters(&values))?;
         }
         (self.owed, self.conflicts, self.rejected) = (Part::new(), Vec::new(), Part::new());
         Ok(())
@@ -264,7 +251,8 @@ impl<'a> Entries<'a> {
                 owed.column(code),
                 owed.column(|it| it.reason.as_ref().map(|(_, message)| message.as_str())),
             ];
-            written.push(Written(if *first { &OWE_FIRST } else { &OWE }, values));
+            let owe: &'static str = if *first { &OWE_FIRST } else { &OWE };
+            written.push((owe, values));
         }
         for part in conflicts {
             let Some(Conflict { table: at, operation, .. }) = part.entries.first() else {
@@ -281,7 +269,7 @@ impl<'a> Entries<'a> {
                 part.column(|it| it.consolidated.as_deref()),
                 part.column(|it| it.result.as_deref()),
             ];
-            written.push(Written(NOTE_CONFLICTS, values));
+            written.push((NOTE_CONFLICTS, values));
         }
         if !rejected.entries.is_empty() {
             let values: Vec<Value<'_>> = vec![
@@ -295,7 +283,7 @@ impl<'a> Entries<'a> {
                 rejected.column(|it| i32::from(it.code.number())),
                 rejected.column(|it| it.message.as_str()),
             ];
-            written.push(Written(NOTE_REJECTS, values));
+            written.push((NOTE_REJECTS, values));
         }
         written
     }
