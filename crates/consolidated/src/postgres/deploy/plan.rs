@@ -13,9 +13,8 @@ use crate::postgres::dialect::Postgres;
 use crate::postgres::download::claims::TypedClaim;
 use crate::postgres::download::guard::Guard;
 use crate::postgres::optimize::plan_cache::{self, Probe};
-use crate::postgres::optimize::round_trip_proof::RoundTripProof;
+use crate::postgres::optimize::round_trip_proof::{RoundTripProof, upload_scripts};
 use crate::postgres::tracking::{self, Tracking};
-use crate::postgres::upload::shortfall::seeker;
 use crate::postgres::values::{ColumnType, NumericAs};
 use crate::script::{Event, Script};
 use crate::selection::Rows;
@@ -163,7 +162,7 @@ impl Schema for PostgresSchema {
             written: planner.written_unseen(&published.columns),
             deletes_act: deletes_act(planner.version.user_tables, planner.name),
             // Only rows that are tracked carry a version.
-            stamping: planner.tracked.contains_key(planner.name).then(|| seeker::digest(scripts)),
+            stamping: planner.tracked.contains_key(planner.name).then(|| upload_scripts(scripts)),
             spelling: KeySpelling::of(table, &published.columns, &types),
             doubt: Doubt::of(table, &published.columns, &types),
             columns: types,

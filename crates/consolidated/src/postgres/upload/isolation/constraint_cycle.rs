@@ -192,10 +192,8 @@ fn check(
 }
 
 fn names(fault: &Fault, details: &TableDetails) -> bool {
-    let is = |said: Option<&str>, name: &str| said == Some(name);
-    fault
-        .db()
-        .is_some_and(|said| is(said.schema(), &details.schema) && is(said.table(), &details.name))
+    let said = fault.db().map(|said| (said.schema(), said.table()));
+    said == Some((Some(details.schema.as_str()), Some(details.name.as_str())))
 }
 
 /// The rows of a table whose foreign key `constraint` finds no parent.

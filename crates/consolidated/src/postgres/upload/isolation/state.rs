@@ -5,7 +5,6 @@
 use crate::postgres::catalog::table::Table;
 use crate::postgres::errors::script_failed;
 use crate::postgres::link::{Call, Link};
-use crate::postgres::statement::Statement;
 use crate::postgres::upload::Upload;
 use crate::postgres::upload::batch::{self, Batch, Reason};
 use crate::postgres::upload::record::UploadRecord;
@@ -93,7 +92,7 @@ impl<'l, 'a> Isolation<'l, 'a> {
         rows: &[Vec<u8>],
     ) -> Result<Ran, Stop> {
         let statement = self.table(table).required(event)?;
-        let batches = self.batches(table, change, statement, rows)?;
+        let batches = batch::batches(self.table(table), statement, self.upload, change, rows)?;
         // A statement is prepared before the flight. A failed transaction that is undone within the
         // flight would refuse it.
         if self.prepared.insert((table, event)) && self.before == UNDO {
@@ -138,19 +137,6 @@ impl<'l, 'a> Isolation<'l, 'a> {
             "" => Ok(()),
             sql => self.link.batch(sql).map_err(stopped("end a savepoint")),
         }
-    }
-
-    fn batches<'s>(
-        &self,
-        table: usize,
-        change: Change,
-        statement: &'s Statement,
-        rows: &[Vec<u8>],
-    ) -> Result<Vec<Batch<'s>>, Stop>
-    where
-        'a: 's,
-    {
-        batch::batches(self.table(table), statement, self.upload, change, rows)
     }
 
     pub(in crate::postgres) fn read<'r>(

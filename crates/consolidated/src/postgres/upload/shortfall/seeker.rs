@@ -3,16 +3,10 @@
 use crate::catalog::table::CatalogTable;
 use crate::postgres::deploy::details::TableDetails;
 use crate::postgres::deploy::tables::VERSION;
-use crate::postgres::optimize::round_trip_proof;
+use crate::postgres::optimize::round_trip_proof::upload_scripts;
 use crate::postgres::statement::{POSITION, Statement};
 use crate::quote::{ident, join};
-use crate::script::{Event, Script};
-use std::collections::BTreeMap;
-
-/// Digest of the scripts that apply rows.
-pub(in crate::postgres) fn digest(scripts: &BTreeMap<Event, Script>) -> String {
-    round_trip_proof::upload_scripts(scripts)
-}
+use crate::script::Script;
 
 /// Finds rows of a table that were not applied: their positions in a batch, from 1.
 #[derive(Debug)]
@@ -27,7 +21,7 @@ impl Seeker {
     /// None where the scripts of `table` are not the generated ones, or leave no trace.
     pub(in crate::postgres) fn of(table: &CatalogTable<TableDetails>) -> Option<Seeker> {
         let stamping = table.details.stamping.as_ref()?;
-        if *stamping != digest(table.scripts()) {
+        if *stamping != upload_scripts(table.scripts()) {
             return None;
         }
         Some(Seeker {
