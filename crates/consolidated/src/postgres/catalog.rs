@@ -4,9 +4,9 @@ pub(in crate::postgres) mod table;
 
 use crate::catalog::{self, DeployedRows, LostColumns, ShapeRow, Unserved, require_columns};
 use crate::postgres::catalog::table::Table;
-use crate::postgres::deploy::SYSTEM;
 use crate::postgres::deploy::check;
 use crate::postgres::deploy::details::TableDetails;
+use crate::postgres::deploy::system_tables::SYSTEM;
 use crate::postgres::errors::{Fault, failed, unreadable};
 use crate::postgres::link::{Call, Link, Row, Unreadable};
 use crate::synchronization::{Held, Session, WaitingTable};

@@ -19,9 +19,10 @@ pub(super) mod plan;
 pub(super) mod remote_ddl;
 pub(super) mod scripts;
 pub(super) mod steps;
+pub(super) mod system_tables;
 pub(super) mod tables;
 
-use crate::deploy::{Intent, SystemTables};
+use crate::deploy::Intent;
 use crate::postgres::connect::Role;
 use crate::postgres::deploy::installed::{Installed, one, text};
 use crate::postgres::deploy::plan::{Plan, PostgresSchema};
@@ -35,10 +36,6 @@ use crate::script::Script;
 use crate::url::PostgresUrl;
 use model::Failure;
 use std::time::Duration;
-
-/// The system tables.
-pub(super) const SYSTEM: SystemTables =
-    SystemTables { format: 10, made: include_str!("deploy/system_tables.sql") };
 
 /// How long one attempt waits for a lock on a table, in PostgreSQL's notation. Other sessions wait
 /// behind it.

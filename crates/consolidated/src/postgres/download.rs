@@ -18,8 +18,10 @@ pub(super) mod orphans;
 pub(super) mod owed;
 pub(super) mod read_lock;
 pub(super) mod rows;
+pub(super) mod search;
 pub(super) mod snapshot;
 pub(super) mod timeline;
+pub(super) mod typed_claim;
 pub(super) mod unreadable;
 pub(super) mod watermark;
 pub(super) mod withhold;
@@ -35,6 +37,7 @@ use crate::postgres::download::cursor::{Cursor, FOR_SCRIPTS, Source};
 use crate::postgres::download::moment::{Digests, DownloadRange, LogState, Moment, Witness};
 use crate::postgres::download::read_lock::ReadLock;
 use crate::postgres::download::rows::Download;
+use crate::postgres::download::search::Search;
 use crate::postgres::download::snapshot::{Snapshot, Xid8};
 use crate::postgres::download::timeline::Timelines;
 use crate::postgres::download::unreadable::Unfetched;
@@ -262,23 +265,6 @@ fn own_upload(echo: &Echo, space: NumberSpace) -> Xid8 {
     let here =
         |upload: &Transaction| (upload.system, upload.timeline) == (space.system, space.timeline);
     Xid8(echo.upload.filter(here).map_or(NO_TRANSACTION, |upload| upload.number))
-}
-
-/// The tables of a download, and what is known of it.
-#[derive(Clone, Copy)]
-pub(super) struct Search<'a> {
-    pub(super) tables: &'a [Arc<Table>],
-    pub(super) ranges: &'a [DownloadRange],
-    pub(super) request: &'a FetchRequest<'a>,
-    pub(super) departures: &'a DepartureProbe,
-    pub(super) own_upload: Xid8,
-}
-
-impl<'a> Search<'a> {
-    pub(super) fn source(self, position: usize) -> Source<'a> {
-        let since = self.ranges[position].since.as_ref();
-        Source { session: self.request.session, since, own_upload: self.own_upload }
-    }
 }
 
 /// Everything that is to be asked, in the order in which it is sent.

@@ -29,6 +29,7 @@ pub(super) mod sending;
 pub(super) mod shape;
 pub(super) mod shortfall;
 pub(super) mod stop;
+pub(super) mod work;
 
 use crate::download;
 use crate::identity::Remembered;
@@ -37,22 +38,22 @@ use crate::postgres::download::watermark::{Mark, NumberSpace};
 use crate::postgres::errors::failed;
 use crate::postgres::identity::{self, Locked};
 use crate::postgres::incarnation::Life;
-use crate::postgres::link::pulse::Pulse;
 use crate::postgres::link::{Call, Link};
 use crate::postgres::optimize::round_trip_proof;
 use crate::postgres::statement::{Value, as_parameters};
 use crate::postgres::tracking::watch;
 use crate::postgres::upload::record::UploadRecord;
 use crate::postgres::upload::record::entries::Entries;
-use crate::postgres::upload::sending::{BEGIN, BEGIN_AGAIN, Missed, Opening, Sending, Sent};
+use crate::postgres::upload::sending::{BEGIN, BEGIN_AGAIN, Opening, Sending, Sent};
 use crate::postgres::upload::shape::UploadShape;
+use crate::postgres::upload::shortfall::missed::Missed;
 use crate::postgres::upload::stop::{Stop, stopped};
+use crate::postgres::upload::work::Upload;
 use crate::synchronization::{Applied, Held, UploadRequest};
 use crate::upload::echo::{Echo, Transaction};
 use crate::upload::owed_rows::OwedRows;
-use model::{Code, Counter, Failure, Spills};
+use model::{Code, Counter, Failure};
 use postgres_types::ToSql;
-use std::sync::Arc;
 
 const UNDO: &str = "ROLLBACK TO SAVEPOINT fast_path; SET CONSTRAINTS ALL DEFERRED";
 
@@ -64,31 +65,6 @@ const NOTE_HELD: &str = "UPDATE syncline.syncline_remote SET held_deployment = $
 WHERE remote_id = $1 AND held_deployment IS DISTINCT FROM $2";
 
 const STILL_OWED: &str = "SELECT 1 FROM syncline.syncline_owed WHERE remote_id = $1 LIMIT 1";
-
-/// What everything that belongs to one upload needs to know.
-#[derive(Clone, Copy)]
-pub(super) struct Upload<'a> {
-    /// In the order of the session's schema: parents first.
-    pub(super) tables: &'a [Arc<Table>],
-    pub(super) request: &'a UploadRequest<'a>,
-    /// Where what is held for remotes lies.
-    pub(super) spills: &'a Arc<Spills>,
-    /// For work of this side alone that grows with the upload.
-    pub(super) pulse: &'a Pulse,
-    /// Up to where the remote has received what it was owed and what was made of its rows, as far
-    /// as that is known.
-    pub(super) settled: Counter,
-}
-
-impl Upload<'_> {
-    /// The same when it is known what the center remembers of the remote.
-    pub(super) fn of(self, remote: &Remembered) -> Self {
-        let tables = self.tables.len();
-        let settled =
-            download::owed::settled_before(self.request, tables, remote, Mark::counter_of);
-        Upload { settled: settled.unwrap_or(Counter(0)), ..self }
-    }
-}
 
 /// Why an upload that was tried at once is to be undone, or was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -278,7 +254,7 @@ fn commit(
     let counter = next_watermark(request, remote);
     let entries = match record.is_clear() {
         true => None,
-        false => Some(Entries::of(record, link, upload, (counter, !owed))?),
+        false => Some(record.entries(link, upload, (counter, !owed))?),
     };
     let writing = entries.as_ref().map(Entries::statements).unwrap_or_default();
     let written: Vec<_> = writing.iter().map(|(_, values)| as_parameters(values)).collect();

@@ -17,13 +17,11 @@
 //! A value is never bent to fit: what a column cannot hold is a [`Misfit`], which rejects its row
 //! and nothing else (trap 15). Infinity survives everywhere.
 
+use crate::postgres::values::misfit::Misfit;
 use crate::postgres::values::numeric::{Class, Short};
 use model::{Value, ValueRef, write_value};
 use postgres_types::{Kind as TypeKind, Type};
 use serde::{Deserialize, Serialize};
-
-/// Why a value cannot be stored: the end of a sentence that begins with column and value.
-pub(super) type Misfit = &'static str;
 
 /// A published column, as far as its values are concerned.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -501,6 +499,7 @@ fn significant(digits: &str) -> usize {
 }
 
 pub(super) mod datetime;
+mod misfit;
 pub(super) mod numeric;
 pub(super) mod row_decoder;
 #[cfg(test)]

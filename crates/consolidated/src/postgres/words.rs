@@ -1,7 +1,7 @@
 //! How PostgreSQL is spoken to where bookkeeping is the same on every database.
 
 use crate::deploy::SystemTables;
-use crate::postgres::deploy;
+use crate::postgres::deploy::system_tables;
 use crate::postgres::errors::failed;
 use crate::postgres::link::{Call, Link, Row};
 use crate::sql::{Bound, Sql, TextRow, Words};
@@ -13,7 +13,7 @@ use postgres_types::ToSql;
 pub(crate) struct PostgresWords;
 
 impl Words for PostgresWords {
-    const SYSTEM: SystemTables = deploy::SYSTEM;
+    const SYSTEM: SystemTables = system_tables::SYSTEM;
     const DEPLOYED: &'static str =
         "SELECT '1' WHERE to_regclass('syncline.syncline_system') IS NOT NULL";
     const PREFIX: &'static str = "syncline.";

@@ -17,7 +17,7 @@ use crate::postgres::incarnation::Life;
 use crate::postgres::link::{Answer, Call, Link};
 use crate::postgres::statement::as_parameters;
 use crate::postgres::tracking::{trim, watch};
-use crate::postgres::upload::Upload;
+use crate::postgres::upload::work::Upload;
 use crate::postgres::upload::{self, Undone, held};
 use crate::serving::{Departures, Serving};
 use crate::shape;

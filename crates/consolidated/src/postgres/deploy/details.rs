@@ -2,8 +2,8 @@
 
 use crate::catalog::deciding::{Decided, Deciding};
 use crate::postgres::deploy::key_spelling::{Doubt, KeySpelling};
-use crate::postgres::download::claims::TypedClaim;
 use crate::postgres::download::guard::Guard;
+use crate::postgres::download::typed_claim::TypedClaim;
 use crate::postgres::optimize::plan_cache::Probe;
 use crate::postgres::optimize::round_trip_proof::RoundTripProof;
 use crate::postgres::values::ColumnType;

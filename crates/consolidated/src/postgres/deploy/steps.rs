@@ -1,9 +1,9 @@
 //! The steps from the present objects to the planned ones. Nothing is changed here.
 
 use crate::deploy;
-use crate::postgres::deploy::SYSTEM;
 use crate::postgres::deploy::installed::{Installed, OBJECTS, ObjectId};
 use crate::postgres::deploy::plan::Plan;
+use crate::postgres::deploy::system_tables::SYSTEM;
 use crate::postgres::tracking::{FUNCTIONS, Object, Tracking, UNLINKED, WATCHED, watch};
 use crate::postgres::words::PostgresWords;
 use crate::quote::{ident, literal};

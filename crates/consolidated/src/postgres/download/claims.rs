@@ -4,24 +4,13 @@
 //! rejected for it. So claims are checked first.
 
 use crate::postgres::catalog::table::Table;
+use crate::postgres::download::typed_claim::TypedClaim;
 use crate::postgres::errors::failed;
 use crate::postgres::link::Link;
-use crate::sync_model::Claim;
 use crate::synchronization::Session;
 use model::{Code, Failure};
-use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::sync::Arc;
-
-/// A claim and the type that it must be a value of.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::postgres) struct TypedClaim {
-    pub(in crate::postgres) claim: Claim,
-    /// The SQL type, without length or scale.
-    pub(in crate::postgres) cast: String,
-    /// Several values, with commas between.
-    pub(in crate::postgres) list: bool,
-}
 
 /// Most values that a connection remembers to be right.
 const KNOWN_MAX: usize = 10_000;

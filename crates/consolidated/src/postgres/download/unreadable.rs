@@ -6,9 +6,9 @@
 use crate::download::owed::OwedKeys;
 use crate::download::{self, Sink};
 use crate::postgres::catalog::table::Table;
-use crate::postgres::download::Search;
 use crate::postgres::download::cursor::Source;
 use crate::postgres::download::owed;
+use crate::postgres::download::search::Search;
 use crate::postgres::errors::{Fault, failed, script_failed};
 use crate::postgres::link::{Call, Link};
 use crate::postgres::statement::{Slot, Value, as_parameters};

@@ -15,12 +15,12 @@ pub(in crate::postgres) mod state;
 pub(in crate::postgres) mod taken_along;
 
 use crate::postgres::link::Link;
-use crate::postgres::upload::Upload;
 use crate::postgres::upload::isolation::group::{Gathering, Group, groups, turn};
 use crate::postgres::upload::isolation::state::Isolation;
 use crate::postgres::upload::record::UploadRecord;
 use crate::postgres::upload::shape::UploadShape;
 use crate::postgres::upload::stop::{Stop, stopped};
+use crate::postgres::upload::work::Upload;
 use crate::synchronization::change::Change;
 use crate::upload::owed_rows::OwedRows;
 use crate::upload::uploaded_row::UploadedRow;

@@ -11,12 +11,12 @@
 use crate::postgres::download::owed;
 use crate::postgres::errors::unreadable;
 use crate::postgres::link::{Call, Link};
-use crate::postgres::upload::Upload;
 use crate::postgres::upload::isolation::group::{Gathering, Group};
 use crate::postgres::upload::isolation::state::Isolation;
 use crate::postgres::upload::record::UploadRecord;
 use crate::postgres::upload::shape::UploadShape;
 use crate::postgres::upload::stop::{Stop, stopped};
+use crate::postgres::upload::work::Upload;
 use crate::synchronization::change::Change;
 use crate::upload::echo::image_digest;
 use crate::upload::rebase::{image, rebase, values};

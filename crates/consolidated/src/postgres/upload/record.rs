@@ -7,17 +7,16 @@ use crate::download::range::has_other_claims;
 use crate::postgres::catalog::table::Table;
 use crate::postgres::download::watermark::Point;
 use crate::postgres::link::Link;
-use crate::postgres::upload::Upload;
 use crate::postgres::upload::batch::Reason;
-use crate::postgres::upload::record::entries::{Entries, PART_BYTES};
+use crate::postgres::upload::record::entries::{Conflict, Entries, PART_BYTES};
 use crate::postgres::upload::stop::{Stop, stopped};
+use crate::postgres::upload::work::Upload;
 use crate::synchronization::change::Change;
 use crate::synchronization::{Applied, UploadRequest};
 use crate::upload::echo::Echo;
 use crate::upload::owed_rows::OwedRows;
 use crate::upload::uploaded_row::{RowId, UploadedRow, each_row};
 use model::{Counter, Failure, Hold, PublishedTable, Spills, write_value};
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -40,24 +39,6 @@ pub(in crate::postgres) struct UploadRecord {
     pub(in crate::postgres) is_settled: bool,
     /// The conflicts take so much of the memory.
     held: Hold,
-}
-
-/// The rows of a conflict, for people.
-struct Conflict {
-    table: usize,
-    operation: &'static str,
-    old: Option<String>,
-    new: Option<String>,
-    consolidated: Option<String>,
-    result: Option<Cow<'static, str>>,
-}
-
-impl Conflict {
-    fn bytes(&self) -> usize {
-        let rows = [&self.old, &self.new, &self.consolidated];
-        let rows: usize = rows.into_iter().flatten().map(String::len).sum();
-        rows + self.result.as_deref().map_or(0, str::len)
-    }
 }
 
 impl UploadRecord {
@@ -180,6 +161,16 @@ impl UploadRecord {
             applied.echo = Echo::default();
         }
         applied
+    }
+
+    /// What is to be written of the upload, see [`Entries::of`].
+    pub(in crate::postgres) fn entries<'a>(
+        &'a self,
+        link: &mut Link,
+        upload: Upload<'a>,
+        counter: (Counter, bool),
+    ) -> Result<Entries<'a>, Failure> {
+        Entries::of((&self.owed, &self.conflicts), link, upload, counter)
     }
 
     /// Writes the conflicts so far where they are many, outside of any savepoint that may be undone

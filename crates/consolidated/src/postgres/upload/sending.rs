@@ -6,17 +6,16 @@
 use crate::postgres::identity;
 use crate::postgres::link::{Answer, Call, Link};
 use crate::postgres::optimize::round_trip_proof;
-use crate::postgres::upload::Upload;
 use crate::postgres::upload::batch::{self, Batch, Numbers, Parcel};
 use crate::postgres::upload::record::UploadRecord;
 use crate::postgres::upload::row_fault;
 use crate::postgres::upload::shape::UploadShape;
-use crate::postgres::upload::shortfall::{self, Short};
+use crate::postgres::upload::shortfall::missed::{self, Missed, Short};
 use crate::postgres::upload::stop::{Stop, stopped};
+use crate::postgres::upload::work::Upload;
 use crate::synchronization::change::Change;
 use crate::upload::uploaded_row::{UploadedRow, event_of};
-use model::{Failure, Hold, Spills};
-use std::sync::Arc;
+use model::Failure;
 
 /// Bytes of parameters that are sent before their answers are awaited. They are held twice, as
 /// parameters and as messages; more of them save one wait for each of the largest batches.
@@ -49,40 +48,6 @@ pub(in crate::postgres) enum Opening<'o> {
     Savepoint,
     /// It was sent.
     Sent,
-}
-
-/// Bytes of the numbers of rows that are kept although there is no memory left: an upload with few
-/// conflicts is not applied twice because of other remotes.
-const MISSED_BYTES_MIN: u64 = 64 << 10;
-
-/// Rows for which nothing was done. If there is no memory for their numbers, faults are isolated,
-/// for which none are needed.
-pub(in crate::postgres) struct Missed {
-    /// Their numbers, in the order in which the upload is visited.
-    pub(in crate::postgres) numbers: Vec<u64>,
-    held: Hold,
-    /// Statements have left some of them out.
-    pub(in crate::postgres) fell_short: bool,
-}
-
-impl Missed {
-    pub(in crate::postgres) fn within(spills: &Arc<Spills>) -> Missed {
-        Missed { numbers: Vec::new(), held: spills.memory().hold(), fell_short: false }
-    }
-
-    /// Adds numbers. False if there is no memory for them, and they are not few.
-    pub(in crate::postgres) fn extend(&mut self, numbers: &[u64]) -> bool {
-        let bytes = size_of_val(numbers) as u64;
-        let held = self.held.try_grow(bytes);
-        if !held && self.held.bytes() + bytes > MISSED_BYTES_MIN {
-            return false;
-        }
-        if !held {
-            self.held.grow(bytes);
-        }
-        self.numbers.extend_from_slice(numbers);
-        true
-    }
 }
 
 /// What became of a try.
@@ -281,7 +246,7 @@ impl<'l, 'a> Sending<'l, 'a> {
         }
         if !short.is_empty() && !self.failed {
             self.missed.fell_short = true;
-            match shortfall::find(self.link, self.upload, &short)? {
+            match missed::find(self.link, self.upload, &short)? {
                 Some(numbers) => self.failed |= !self.missed.extend(&numbers),
                 None => self.failed = true,
             }

@@ -2,8 +2,8 @@
 
 use crate::postgres::catalog::table::Table;
 use crate::postgres::deploy::key_spelling::KeySpelling;
-use crate::postgres::upload::Upload;
 use crate::postgres::upload::stop::Stop;
+use crate::postgres::upload::work::Upload;
 use crate::synchronization::change::Change;
 use crate::synchronization::{Applied, Held};
 use crate::upload::uploaded_row::{UploadedRow, each_batch};

@@ -13,21 +13,22 @@
 //!     of a user sees the rows, no action of a foreign key changes them, and none of them leaves
 //!     the partition before others that need it.
 
+pub(in crate::postgres) mod missed;
 pub(in crate::postgres) mod seeker;
 
 use crate::postgres::catalog::table::Table;
 use crate::postgres::errors::unreadable;
 use crate::postgres::link::{Call, Link};
-use crate::postgres::upload::Upload;
-use crate::postgres::upload::batch::{self, Batch, Numbers, Parcel};
+use crate::postgres::upload::batch::{self, Batch, Numbers};
 use crate::postgres::upload::isolation::conflict;
 use crate::postgres::upload::isolation::group::Gathering;
 use crate::postgres::upload::isolation::state::Isolation;
 use crate::postgres::upload::key_range::KeyRange;
 use crate::postgres::upload::record::UploadRecord;
-use crate::postgres::upload::sending::Missed;
 use crate::postgres::upload::shape::UploadShape;
+use crate::postgres::upload::shortfall::missed::Missed;
 use crate::postgres::upload::stop::{Stop, stopped};
+use crate::postgres::upload::work::Upload;
 use crate::synchronization::change::Change;
 use postgres_types::ToSql;
 
@@ -100,71 +101,6 @@ fn present(
     }
     found.sort_unstable();
     Ok(found)
-}
-
-/// A parcel of which a statement has changed fewer rows than it has.
-pub(in crate::postgres) struct Short<'p, 'a> {
-    pub(in crate::postgres) parcel: &'p Parcel<'a>,
-    pub(in crate::postgres) affected: u64,
-    /// Those that were changed, where the statement says so.
-    pub(in crate::postgres) positions: Vec<i32>,
-    /// No other statement of the upload can have changed the rows, by a foreign key.
-    pub(in crate::postgres) alone: bool,
-}
-
-impl Short<'_, '_> {
-    /// The numbers of the rows that are missing, where they are known without a question.
-    fn missing(&self) -> Option<Vec<u64>> {
-        let told = self.affected == self.positions.len() as u64;
-        let told = told && (self.alone || self.parcel.change == Change::Delete);
-        told.then(|| self.parcel.numbers.without(&self.positions))
-    }
-}
-
-/// The numbers of the rows that each parcel fell short by. None where that is not certain.
-pub(in crate::postgres) fn find(
-    link: &mut Link,
-    upload: Upload<'_>,
-    short: &[Short<'_, '_>],
-) -> Result<Option<Vec<u64>>, Stop> {
-    let mut numbers = Vec::new();
-    let mut seeking = Vec::new();
-    for short in short {
-        if let Some(missing) = short.missing() {
-            numbers.extend(missing);
-            continue;
-        }
-        let parcel = short.parcel;
-        let Some(seeker) = &upload.tables[parcel.table].seeker else { return Ok(None) };
-        let seeker = match parcel.change {
-            Change::Insert | Change::Update => &seeker.unstamped,
-            Change::Delete => &seeker.there,
-        };
-        let Some(values) = parcel.batch.asked_by(seeker, parcel.change) else { return Ok(None) };
-        seeking.push((short, seeker, values));
-    }
-    let questions = seeking.iter().map(|(_, seeker, values)| Call::new(&seeker.sql, values));
-    let calls = batch::questions(questions);
-    if calls.is_empty() {
-        return Ok(Some(numbers));
-    }
-    let answers = link.flight(&calls).map_err(stopped("look for rows that were not applied"))?;
-    for ((short, ..), answer) in seeking.iter().zip(answers.iter().skip(1)) {
-        let lacking = short.parcel.numbers.len().saturating_sub(short.affected);
-        let found = answer.rows.len() as u64;
-        let certain = match short.parcel.change {
-            // A missing row needs no action.
-            Change::Delete => found <= lacking,
-            Change::Insert | Change::Update => found == lacking,
-        };
-        if !certain {
-            return Ok(None);
-        }
-        for row in &answer.rows {
-            numbers.extend(short.parcel.numbers.at(row.try_get(0).map_err(unreadable)?));
-        }
-    }
-    Ok(Some(numbers))
 }
 
 /// Resolves the rows that were `missed`, after all others, and records the results in `record`.

@@ -11,7 +11,7 @@
 //! timestamptz an offset. A timestamp with an offset that is not zero has two meanings, so it is
 //! refused.
 
-use crate::postgres::values::Misfit;
+use crate::postgres::values::misfit::Misfit;
 use model::{civil_date, civil_day};
 
 const MICROS_PER_SECOND: i64 = 1_000_000;

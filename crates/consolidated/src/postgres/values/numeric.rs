@@ -3,7 +3,7 @@
 //! The binary format is a list of digits to the base 10,000, the power of the first one (*weight*),
 //! a sign, and the number of decimals to show (*scale*).
 
-use crate::postgres::values::Misfit;
+use crate::postgres::values::misfit::Misfit;
 
 const NEGATIVE: u16 = 0x4000;
 const NAN: u16 = 0xC000;

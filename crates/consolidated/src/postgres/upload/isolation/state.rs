@@ -5,11 +5,11 @@
 use crate::postgres::catalog::table::Table;
 use crate::postgres::errors::script_failed;
 use crate::postgres::link::{Call, Link};
-use crate::postgres::upload::Upload;
 use crate::postgres::upload::batch::{self, Batch, Reason};
 use crate::postgres::upload::record::UploadRecord;
 use crate::postgres::upload::row_fault::{RowFault, log_detail, may_collide, row_fault};
 use crate::postgres::upload::stop::{Stop, stopped};
+use crate::postgres::upload::work::Upload;
 use crate::script::Event;
 use crate::synchronization::change::Change;
 use crate::upload::row_map::RowMap;

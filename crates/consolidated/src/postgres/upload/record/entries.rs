@@ -5,12 +5,13 @@ use crate::postgres::download::owed;
 use crate::postgres::errors::{Fault, failed};
 use crate::postgres::link::Link;
 use crate::postgres::statement::{Value, as_parameters};
-use crate::postgres::upload::Upload;
 use crate::postgres::upload::batch::{BATCH_BYTES, Reason};
-use crate::postgres::upload::record::{Conflict, UploadRecord};
+use crate::postgres::upload::work::Upload;
+use crate::upload::owed_rows::OwedRows;
 use crate::upload::reject::{self, Rejected};
 use model::{Counter, Failure};
 use postgres_types::ToSql;
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 /// To a remote that is owed nothing. Sets that advance together are not stored first, as one
@@ -65,6 +66,24 @@ const BUNDLE_BYTES: usize = 1536;
 
 const NOTING: &str = "note what became of the upload";
 
+/// The rows of a conflict, for people.
+pub(in crate::postgres) struct Conflict {
+    pub(super) table: usize,
+    pub(super) operation: &'static str,
+    pub(super) old: Option<String>,
+    pub(super) new: Option<String>,
+    pub(super) consolidated: Option<String>,
+    pub(super) result: Option<Cow<'static, str>>,
+}
+
+impl Conflict {
+    pub(super) fn bytes(&self) -> usize {
+        let rows = [&self.old, &self.new, &self.consolidated];
+        let rows: usize = rows.into_iter().flatten().map(String::len).sum();
+        rows + self.result.as_deref().map_or(0, str::len)
+    }
+}
+
 /// What is to be written of an upload, with as much of a kind as one statement takes.
 pub(in crate::postgres) struct Entries<'a> {
     upload: Upload<'a>,
@@ -117,11 +136,11 @@ impl<T> Part<T> {
 pub(in crate::postgres) type Written<'p> = (&'static str, Vec<Value<'p>>);
 
 impl<'a> Entries<'a> {
-    /// Those of `record`; with the watermark `counter` the remote has what it is owed now, and where
-    /// `first` all that it is owed. As much of it as one statement of a kind takes is left to be
-    /// written with what commits; what is more is written at once.
+    /// What is owed and recorded; with the watermark `counter` the remote has what it is owed
+    /// now, and where `first` all that it is owed. As much of it as one statement of a kind
+    /// takes is left to be written with what commits; what is more is written at once.
     pub(in crate::postgres) fn of(
-        record: &'a UploadRecord,
+        (owed, recorded): (&'a OwedRows, &'a [Conflict]),
         link: &mut Link,
         upload: Upload<'a>,
         (counter, first): (Counter, bool),
@@ -129,9 +148,9 @@ impl<'a> Entries<'a> {
         let mut entries = Entries::new(upload, counter, first);
         let published = |at: usize| &upload.tables[at].deployed.published;
         // What a remote is owed besides may be of the same keys, and has to be found by them.
-        let bundles = first && record.owes_many();
+        let bundles = first && owed.are_many();
         let mut bundle: Option<(&'a str, Bundle)> = None;
-        record.owed.visit(|at, key, reason| {
+        owed.visit(|at, key, reason| {
             upload.pulse.pass_row()?;
             if !(bundles && reason.is_none() && Bundle::may_have(key, BUNDLE_BYTES)) {
                 let (table, key) = (published(at).name.as_str(), key.to_vec());
@@ -148,12 +167,12 @@ impl<'a> Entries<'a> {
         if let Some((table, bundle)) = bundle {
             entries.owe_bundle(link, table, bundle)?;
         }
-        entries.add_conflicts(link, &record.conflicts).map_err(failed(NOTING))?;
-        if !record.owed.has_rejects() {
+        entries.add_conflicts(link, recorded).map_err(failed(NOTING))?;
+        if !owed.has_rejects() {
             return Ok(entries);
         }
         let rows = (upload.request.batches, upload.request.left_out);
-        reject::visit_rejected(rows, &published, &record.owed, &mut |rejected| {
+        reject::visit_rejected(rows, &published, owed, &mut |rejected| {
             upload.pulse.pass_row()?;
             let Some(reject) = rejected else { return Ok(()) };
             let row = reject.row.as_ref().map_or(0, String::len);

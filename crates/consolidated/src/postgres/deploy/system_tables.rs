@@ -1,0 +1,6 @@
+//! The system tables in a database of PostgreSQL.
+
+use crate::deploy::SystemTables;
+
+pub(in crate::postgres) const SYSTEM: SystemTables =
+    SystemTables { format: 10, made: include_str!("system_tables.sql") };
