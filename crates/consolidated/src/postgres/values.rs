@@ -465,7 +465,7 @@ fn write_short(short: Short, as_: NumericAs, out: &mut Vec<u8>) -> bool {
 
 fn read_long(raw: &[u8], as_: NumericAs, out: &mut Vec<u8>) -> Result<(), Garbled> {
     let (text, class) = numeric::text(raw).ok_or(Garbled)?;
-    let digits = text.as_str();
+    let digits = str::from_utf8(&text).map_err(|_| Garbled)?;
     let parsed = || digits.parse::<f64>().ok();
     let value = match (as_, class) {
         (NumericAs::Text, _) | (_, Class::NotANumber) => None,
@@ -479,7 +479,7 @@ fn read_long(raw: &[u8], as_: NumericAs, out: &mut Vec<u8>) -> Result<(), Garble
                 false => None,
             }),
     };
-    write_value(out, value.unwrap_or(ValueRef::Text(text.as_bytes())));
+    write_value(out, value.unwrap_or(ValueRef::Text(&text)));
     Ok(())
 }
 

@@ -4,6 +4,7 @@
 //! a sign, and the number of decimals to show (*scale*).
 
 use crate::postgres::values::misfit::Misfit;
+use smallvec::SmallVec;
 
 const NEGATIVE: u16 = 0x4000;
 const NAN: u16 = 0xC000;
@@ -291,33 +292,40 @@ pub(in crate::postgres) enum Class {
     NotANumber,
 }
 
+/// A text of a number: on the stack, as no row may cost an allocation, unless it is long.
+pub(in crate::postgres) type Text = SmallVec<[u8; 96]>;
+
 /// The text that PostgreSQL itself would show. `None`: not the binary form.
-pub(in crate::postgres) fn text(bytes: &[u8]) -> Option<(String, Class)> {
+pub(in crate::postgres) fn text(bytes: &[u8]) -> Option<(Text, Class)> {
     let word = |at: usize| Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
     let count = i64::from(word(0)?);
     let weight = i64::from(word(2)? as i16);
     let scale = usize::from(word(6)?);
     let sign = match word(4)? {
-        NAN => return Some(("NaN".into(), Class::NotANumber)),
-        INFINITY => return Some(("Infinity".into(), Class::Infinite)),
-        MINUS_INFINITY => return Some(("-Infinity".into(), Class::Infinite)),
-        NEGATIVE => "-",
-        _ => "",
+        NAN => return Some((Text::from_slice(b"NaN"), Class::NotANumber)),
+        INFINITY => return Some((Text::from_slice(b"Infinity"), Class::Infinite)),
+        MINUS_INFINITY => return Some((Text::from_slice(b"-Infinity"), Class::Infinite)),
+        NEGATIVE => &b"-"[..],
+        _ => b"",
     };
-    // The digit of this power of 10,000.
-    let digit = |power: i64| {
+    // The digits of this power of 10,000.
+    let group = |power: i64| -> Option<[u8; 4]> {
         let at = weight - power;
-        if (0..count).contains(&at) { word(8 + 2 * at as usize) } else { Some(0) }
+        let group = if (0..count).contains(&at) { word(8 + 2 * at as usize)? } else { 0 };
+        Some([1000, 100, 10, 1].map(|place| b'0' + (group / place % 10) as u8))
     };
-    let mut text = format!("{sign}{}", digit(weight.max(0))?);
+    let mut text = Text::from_slice(sign);
+    let first = group(weight.max(0))?;
+    let zeros = first[..3].iter().take_while(|digit| **digit == b'0').count();
+    text.extend_from_slice(&first[zeros..]);
     for power in (0..weight.max(0)).rev() {
-        text.push_str(&format!("{:04}", digit(power)?));
+        text.extend_from_slice(&group(power)?);
     }
     if scale > 0 {
-        text.push('.');
+        text.push(b'.');
         let end = text.len() + scale;
         for power in 1..=scale.div_ceil(4) as i64 {
-            text.push_str(&format!("{:04}", digit(-power)?));
+            text.extend_from_slice(&group(-power)?);
         }
         text.truncate(end);
     }
@@ -331,7 +339,7 @@ mod tests {
     fn there_and_back(text: &str) -> Result<String, Misfit> {
         let mut bytes = Vec::new();
         write_binary(text.as_bytes(), &mut bytes)?;
-        Ok(super::text(&bytes).unwrap().0)
+        Ok(String::from_utf8(super::text(&bytes).unwrap().0.to_vec()).unwrap())
     }
 
     // Trap 15
