@@ -64,6 +64,7 @@ mod tests {
             table: "t".into(),
             event: Event::DownloadCursor,
             script: text.into(),
+            own: false,
         };
         let scripts = ["a = {u.rep} AND b IN ({ml u.regions})", "{s.username}, {inserts}"];
         assert!(used(&scripts.map(script)).into_iter().eq(["regions", "rep"]));

@@ -166,6 +166,8 @@ pub struct StoredScript {
     pub event: Event,
     /// The SQL.
     pub script: String,
+    /// A user wrote it.
+    pub own: bool,
 }
 
 /// A user, without the password.

@@ -14,8 +14,9 @@ pub(crate) use waiting::{
     LostColumns, Unserved, require_any, require_columns, require_known, unserved, wait_too,
 };
 
+use crate::deploy::script_of;
 use crate::digest::digest;
-use crate::script::{Event, Script};
+use crate::script::Event;
 use crate::sql::json;
 use crate::synchronization::{Held, Session};
 use deciding::Decided;
@@ -35,6 +36,10 @@ const SCHEMAS_MAX: usize = 64;
 
 /// The option of a script version whose downloads are to be acknowledged at once.
 pub(crate) const ACKNOWLEDGE: &str = "acknowledge";
+
+/// Where a stored script comes from: the model, or a user.
+pub(crate) const GENERATED: &str = "generated";
+pub(crate) const OWN: &str = "own";
 
 /// A deployment.
 #[derive(Debug)]
@@ -81,8 +86,8 @@ pub(crate) struct DeployedRows {
     pub(crate) publications: Vec<(String, String, String)>,
     /// Script version, table as JSON, conflict rule, details as JSON; parents first.
     pub(crate) tables: Vec<(String, String, String, String)>,
-    /// Script version, table, event, text.
-    pub(crate) scripts: Vec<(String, String, String, String)>,
+    /// Script version, table, event, text, origin.
+    pub(crate) scripts: Vec<(String, String, String, String, String)>,
     pub(crate) shapes: Vec<ShapeRow>,
     pub(crate) held: Vec<HeldRow>,
 }
@@ -166,6 +171,7 @@ impl<D> Catalog<D> {
         let acknowledge = version.is_some_and(|version| version.acknowledge);
         Ok(Session {
             acknowledge,
+            passed: Default::default(),
             database_id: self.database_id.clone(),
             deployment: self.deployment,
             remote_id: remote_id.clone(),
@@ -294,12 +300,12 @@ fn tables<D: DeserializeOwned>(
         let (conflict_rule, scripts) = (rule.clone(), BTreeMap::new());
         tables.push(CatalogTable { published, outward, conflict_rule, details, scripts });
     }
-    for (_, name, event, text) in rows.scripts.iter().filter(|row| row.0 == version) {
+    for (_, name, event, text, origin) in rows.scripts.iter().filter(|row| row.0 == version) {
         let event = Event::from_name(event).ok_or_else(|| {
             Failure::new(Code::ScriptFailed, format!("table {name} has an unknown event {event}"))
         })?;
         if let Some(table) = places.get(name).and_then(|place| tables.get_mut(*place)) {
-            let script = Script::parse(text, &table.published)?;
+            let script = script_of(text, event, origin == OWN, &table.published)?;
             table.scripts.insert(event, script);
         }
     }

@@ -8,6 +8,7 @@ pub(crate) mod difference;
 pub(crate) mod format;
 pub(crate) mod generate;
 pub(crate) mod initial;
+pub(crate) mod own;
 mod plan;
 mod published;
 mod rows;
@@ -18,6 +19,7 @@ pub(crate) mod table;
 mod tracked;
 mod wanted;
 
+pub(crate) use own::script_of;
 pub(crate) use plan::{Plan, plan};
 pub(crate) use rows::{
     planned as planned_rows, replacement as row_replacement, stored as stored_rows,

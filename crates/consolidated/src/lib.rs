@@ -53,14 +53,14 @@ pub use script::Event;
 pub use script::Script;
 pub use serving::{Departures, Serving, Timeouts};
 pub use shape::LeftOut;
-pub use sync_model::{ConflictRule, StoredAs, SyncModel, extend};
+pub use sync_model::{ConflictRule, ScriptFile, StoredAs, SyncModel, extend};
 pub use synchronization::change::{Change, RowSource, UploadedRows};
 pub use synchronization::expiry::Expiry;
 pub use synchronization::resuming::{ResumedTable, Resuming, TableToken};
 pub use synchronization::{
     Acknowledgement, Admittee, Applied, Begun, Credentials, DownloadBatch, DownloadedTable,
-    FetchRequest, Fetched, Held, HeldSchema, Identity, PasswordChange, RenamedTable, Session,
-    TableMark, UploadRequest, WaitingTable, WithheldRow, Withholding, secret_digest,
+    FetchRequest, Fetched, Held, HeldSchema, Identity, Passed, PasswordChange, RenamedTable,
+    Session, TableMark, UploadRequest, WaitingTable, WithheldRow, Withholding, secret_digest,
 };
 pub use url::{
     ChannelBinding, ClientCertificate, Host, Method, Methods, PASSWORD_FILE_NAME, PostgresUrl,

@@ -6,6 +6,7 @@ mod partition;
 pub use extension::extend;
 pub(crate) use partition::{Claim, ClaimTest, Parent, Partition};
 
+use crate::script::Event;
 use model::{Code, Direction, Failure, PublicationName, ScriptVersion};
 use partition::{ParentFile, PartitionFile};
 use serde::Deserialize;
@@ -31,6 +32,21 @@ pub struct SyncModel {
     pub dropped_tables: Vec<String>,
     /// Tables that are not published on purpose.
     pub unpublished: Vec<String>,
+    /// No script is generated that the user can write.
+    pub only_own: bool,
+    /// The scripts that the user wrote, by the table's name as written and event.
+    pub own_scripts: BTreeMap<(String, Event), ScriptFile>,
+}
+
+/// A file with a script of the user's.
+#[derive(Debug, Clone)]
+pub struct ScriptFile {
+    /// Its name, for messages.
+    pub name: String,
+    /// What it says.
+    pub text: String,
+    /// It is for all script versions, and a table that it is not for is no mistake.
+    pub for_all: bool,
 }
 
 /// One table of a model.
@@ -163,6 +179,17 @@ struct ModelFile {
     dropped_tables: Vec<String>,
     #[serde(default)]
     unpublished: Vec<String>,
+    scripts: Option<ScriptsFile>,
+}
+
+/// Where scripts come from.
+#[derive(Deserialize, PartialEq)]
+#[serde(rename_all = "snake_case")]
+enum ScriptsFile {
+    /// From the model, unless there is a file.
+    Generated,
+    /// From files alone.
+    Own,
 }
 
 #[derive(Deserialize)]
@@ -235,6 +262,8 @@ impl SyncModel {
             tables,
             dropped_tables: file.dropped_tables,
             unpublished: file.unpublished,
+            only_own: file.scripts == Some(ScriptsFile::Own),
+            own_scripts: BTreeMap::new(),
         })
     }
 }

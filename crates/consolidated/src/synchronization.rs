@@ -21,6 +21,7 @@ use model::{
 };
 use resuming::{Resuming, TableToken};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 /// What stands for a user, from the system tables.
@@ -86,6 +87,8 @@ pub struct Session {
     pub user: UserName,
     /// The user's claims.
     pub claims: BTreeMap<String, String>,
+    /// Its authentication parameters.
+    pub passed: Passed,
     /// The script version that runs.
     pub script_version: ScriptVersion,
     /// The tables of the remote's publications.
@@ -96,6 +99,29 @@ pub struct Session {
     pub waiting: Arc<Vec<WaitingTable>>,
     /// Whether downloads are to be acknowledged at once.
     pub acknowledge: bool,
+}
+
+/// The authentication parameters of a synchronization, in their order. Some are secrets: they are
+/// in no log.
+#[derive(Clone, Default)]
+pub struct Passed(Arc<[String]>);
+
+impl Passed {
+    /// These, the first of which is `{a.1}`.
+    pub fn new(values: &[String]) -> Passed {
+        Passed(values.into())
+    }
+
+    fn get(&self, number: u8) -> Option<&str> {
+        let at = usize::from(number).checked_sub(1)?;
+        self.0.get(at).map(String::as_str)
+    }
+}
+
+impl fmt::Debug for Passed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Passed({})", self.0.len())
+    }
 }
 
 /// A table that is not as it was deployed, or that cannot be decided without one that is not: it is
@@ -128,8 +154,9 @@ impl Session {
             Parameter::Username => Some(self.user.as_str()),
             Parameter::ScriptVersion => Some(self.script_version.as_str()),
             Parameter::Claim(name) => self.claims.get(name).map(String::as_str),
-            Parameter::LastDownload
-            | Parameter::LastDownloadOf(_)
+            Parameter::Passed(number) => self.passed.get(*number),
+            Parameter::Watermark
+            | Parameter::WatermarkOf(_)
             | Parameter::LastUpload
             | Parameter::UploadedFirst
             | Parameter::UploadedLast

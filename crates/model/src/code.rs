@@ -438,6 +438,9 @@ codes! {
     /// give the table another primary key, or leave it out.
     6150 AmbiguousKey Operator false
         "give the key a type with one spelling for each value, or leave the table out";
+    /// A script that you wrote has a mistake, or one is missing. Each line of the message names a
+    /// file, a line and a column. Nothing was deployed.
+    6151 ScriptInvalid Operator false "correct the files below `scripts`, then deploy again";
     /// A published table or column was dropped or renamed, and no model declares it, but remotes
     /// may still upload changes of it. Nothing was deployed.
     6155 UndeclaredChange Operator false

@@ -1,13 +1,14 @@
 //! What is deployed, for people: scripts and publications.
 
 use super::StoredScript;
+use crate::catalog::OWN;
 use crate::script::Event;
 use crate::sql::{Sql, text};
 use model::{Code, Failure, PublicationName, ScriptVersion};
 
 /// Every script, in the order of versions, tables and events.
 pub(super) fn scripts<Q: Sql>(sql: &mut Q) -> Result<Vec<StoredScript>, Failure> {
-    let query = "SELECT s.script_version, s.table_name, s.event, s.script
+    let query = "SELECT s.script_version, s.table_name, s.event, s.script, s.origin
                  FROM {}syncline_script AS s
                  JOIN {}syncline_script_version AS v ON v.script_version = s.script_version
                  JOIN {}syncline_table AS t
@@ -15,11 +16,13 @@ pub(super) fn scripts<Q: Sql>(sql: &mut Q) -> Result<Vec<StoredScript>, Failure>
                  ORDER BY v.position, t.position";
     let mut scripts = Vec::new();
     for row in sql.bookkeep("read the scripts", query, &[])? {
-        let [version, table, event, script] = [0, 1, 2, 3].map(|column| text(&row, column));
+        let [version, table, event, script, origin] =
+            [0, 1, 2, 3, 4].map(|column| text(&row, column));
         let event = Event::from_name(&event)
             .ok_or_else(|| Failure::new(Code::ScriptFailed, format!("unknown event {event}")))?;
         let script_version = ScriptVersion::new(version)?;
-        scripts.push(StoredScript { script_version, table, event, script });
+        let own = origin == OWN;
+        scripts.push(StoredScript { script_version, table, event, script, own });
     }
     order_by_event(&mut scripts);
     Ok(scripts)
@@ -27,12 +30,11 @@ pub(super) fn scripts<Q: Sql>(sql: &mut Q) -> Result<Vec<StoredScript>, Failure>
 
 /// Puts the scripts of each table into the order of their events; versions and tables stay.
 fn order_by_event(scripts: &mut [StoredScript]) {
-    let order = |event: Event| Event::ALL.iter().position(|known| *known == event);
     let same_table = |a: &StoredScript, b: &StoredScript| {
         a.table == b.table && a.script_version == b.script_version
     };
     for scripts in scripts.chunk_by_mut(same_table) {
-        scripts.sort_by_key(|script| order(script.event));
+        scripts.sort_by_key(|script| script.event);
     }
 }
 

@@ -6,6 +6,7 @@ use super::schema::{Schema, TablePlanner, Version, mismatch};
 use super::table::{ColumnFacts, TableFacts, parents_first, same_but_for_case};
 use super::wanted::Tracked;
 use crate::administration::no_table;
+use crate::script::Event;
 use crate::selection;
 use crate::selection::resolve::{self, Shape};
 use crate::shape::Narrow;
@@ -21,6 +22,8 @@ pub(crate) struct Plan<S: Schema> {
     /// Statements about the shapes that remotes may hold.
     pub(crate) shapes: Vec<String>,
     pub(crate) notices: Vec<String>,
+    /// What is wrong with scripts that users wrote, each with its file. Nothing is deployed then.
+    pub(crate) mistakes: Vec<String>,
 }
 
 /// A script version and all that it publishes.
@@ -46,10 +49,11 @@ pub(crate) fn plan<S: Schema>(
     models: &[SyncModel],
 ) -> Result<Plan<S>, Failure> {
     let (versions, tracked) = resolve::<S>(user_tables, models)?;
-    let mut notices = Vec::new();
+    let (mut notices, mut mistakes) = (Vec::new(), Vec::new());
     let mut planned = Vec::new();
     for version in &versions {
-        planned.push(version.plan(&tracked, &mut notices)?);
+        planned.push(version.plan(&tracked, &mut notices, &mut mistakes)?);
+        mistakes.extend(version.stray_files());
     }
     let tracking =
         tracked.iter().filter_map(|(name, wanted)| S::tracking(&user_tables[name], wanted));
@@ -59,7 +63,7 @@ pub(crate) fn plan<S: Schema>(
     notices.extend(cascades::notices(user_tables, &published.collect::<Vec<_>>()));
     let mut seen = BTreeSet::new();
     notices.retain(|notice| seen.insert(notice.clone()));
-    Ok(Plan { tracking, versions: planned, shapes: Vec::new(), notices })
+    Ok(Plan { tracking, versions: planned, shapes: Vec::new(), notices, mistakes })
 }
 
 /// Plans a table of a script version with some of its columns, for uploads under an older shape.
@@ -76,12 +80,17 @@ pub(crate) fn narrow<S: Schema>(
     let own = own.ok_or_else(lacking)?;
     let table_model = own.chosen.get(name).ok_or_else(lacking)?.narrowed(columns);
     let planner = TablePlanner::part(own, name, &tracked, &table_model);
-    let plan = planner.plan(&mut Vec::new())?;
+    if Event::own().any(|event| event.is_upload() && planner.own_file(event).is_some()) {
+        let why = "its own upload scripts are written for the columns of today";
+        return Err(Failure::new(Code::ScriptInvalid, why));
+    }
+    let plan = planner.plan(&mut Vec::new(), &mut Vec::new())?;
+    let uploads = plan.scripts.into_iter().filter(|script| script.event.is_upload());
     Ok(Narrow {
         published: plan.published,
         conflict_rule: plan.conflict_rule,
         details: serde_json::json!(plan.details).to_string(),
-        scripts: plan.scripts.into_iter().filter(|(event, _)| event.is_upload()).collect(),
+        scripts: uploads.map(|script| (script.event, script.text)).collect(),
     })
 }
 
@@ -140,18 +149,36 @@ impl<'a, S: Schema> Version<'a, S> {
         &self,
         tracked: &Tracked,
         notices: &mut Vec<String>,
+        mistakes: &mut Vec<String>,
     ) -> Result<VersionPlan<S>, Failure> {
         let ordered =
             parents_first(self.user_tables, &self.chosen.keys().map(String::as_str).collect());
         let ordered = selection::deciding_first(ordered, &self.selections);
         let mut tables = Vec::new();
         for name in ordered.iter().filter(|name| self.chosen.contains_key(*name)) {
-            tables.push(TablePlanner::new(self, name, tracked).plan(notices)?);
+            tables.push(TablePlanner::new(self, name, tracked).plan(notices, mistakes)?);
         }
         let (script_version, publications) =
             (self.model.script_version.clone(), self.publications.clone());
         let acknowledge = self.model.acknowledge;
         Ok(VersionPlan { script_version, acknowledge, publications, tables })
+    }
+}
+
+impl<S: Schema> Version<'_, S> {
+    /// Files with scripts of tables that the version does not publish.
+    fn stray_files(&self) -> Vec<String> {
+        let files = self.model.own_scripts.iter().filter(|(_, file)| !file.for_all);
+        let is_stray = |table: &str| {
+            let found = S::find(self.user_tables, table);
+            !found.is_some_and(|(name, _)| self.chosen.contains_key(name))
+        };
+        let strays = files.filter(|((table, _), _)| is_stray(table));
+        let told = strays.map(|((table, _), file)| {
+            let version = &self.model.script_version;
+            format!("{}: script version {version} publishes no table {table}", file.name)
+        });
+        told.collect()
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! It has the columns and foreign keys that remotes have, the scripts, and what people should know.
 
+use super::own::TableScript;
 use super::schema::{Schema, TablePlanner};
 use super::table::{ColumnFacts, ForeignKey, TableFacts};
 use crate::script::{Event, Script};
@@ -17,11 +18,15 @@ pub(crate) struct TablePlan<S: Schema> {
     pub(crate) outward: PublishedTable,
     pub(crate) conflict_rule: String,
     pub(crate) details: S::Details,
-    pub(crate) scripts: Vec<(Event, String)>,
+    pub(crate) scripts: Vec<TableScript>,
 }
 
 impl<S: Schema> TablePlanner<'_, S> {
-    pub(super) fn plan(&self, notices: &mut Vec<String>) -> Result<TablePlan<S>, Failure> {
+    pub(super) fn plan(
+        &self,
+        notices: &mut Vec<String>,
+        mistakes: &mut Vec<String>,
+    ) -> Result<TablePlan<S>, Failure> {
         let columns = self.published_columns(notices)?;
         self.check_latest(&columns)?;
         self.check_places(&columns)?;
@@ -57,7 +62,12 @@ impl<S: Schema> TablePlanner<'_, S> {
         let parsed = parsed.collect::<Result<BTreeMap<Event, Script>, Failure>>()?;
         let renamed = outward.columns != published.columns;
         let local = if renamed { published.columns.clone() } else { Vec::new() };
-        let details = S::details(self, &published, values, &parsed, local);
+        let mut details = S::details(self, &published, values, &parsed, local);
+        let scripts = self.scripts(&published, scripts, mistakes);
+        if scripts.iter().any(|script| script.file.is_some() && script.event.is_upload()) {
+            S::writes_as_it_likes(&mut details);
+        }
+        self.idle_files(mistakes);
         let conflict_rule = self.table_model.conflict.to_string();
         Ok(TablePlan { published, outward, conflict_rule, details, scripts })
     }
@@ -102,7 +112,8 @@ impl<S: Schema> TablePlanner<'_, S> {
         let is_missing = |column: &&<S::Table as TableFacts>::Column| {
             column.must_be_given() && !columns.iter().any(|known| known == column.name())
         };
-        let inserts = table_model.direction.uploads() && !self.part;
+        let given = self.own_file(Event::UploadInsert).is_some();
+        let inserts = table_model.direction.uploads() && !self.part && !given;
         if let Some(column) = table.columns().iter().find(is_missing).filter(|_| inserts) {
             return Err(self.wrong(&format!(
                 "column {} is not published, but remotes insert rows, and it neither accepts NULL \

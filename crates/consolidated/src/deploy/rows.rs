@@ -2,7 +2,7 @@
 
 use super::plan::{Plan, VersionPlan};
 use super::schema::Schema;
-use crate::catalog::ACKNOWLEDGE;
+use crate::catalog::{ACKNOWLEDGE, GENERATED, OWN};
 use crate::quote::literal;
 use crate::sql::{Sql, TextRow, Words};
 use model::Failure;
@@ -18,7 +18,7 @@ const TABLES: [(&str, &str, bool); 5] = [
         "script_version, table_name, published, conflict_rule, details, CAST(position AS text)",
         true,
     ),
-    ("syncline_script", "script_version, table_name, event, script", false),
+    ("syncline_script", "script_version, table_name, event, script, origin", false),
 ];
 
 /// What is deployed.
@@ -76,8 +76,10 @@ fn version_rows<S: Schema>(position: usize, version: &VersionPlan<S>, prefix: &s
         let details = serde_json::json!(table.details).to_string();
         let values = [name, &table.published.name, &published, &table.conflict_rule, &details];
         rows.push(insert("syncline_table", &values, Some(position)));
-        for (event, script) in &table.scripts {
-            let values = [name, &table.published.name, event.name(), script];
+        for script in &table.scripts {
+            let origin = if script.file.is_some() { OWN } else { GENERATED };
+            let (event, text) = (script.event.name(), script.text.as_str());
+            let values = [name, &table.published.name, event, text, origin];
             rows.push(insert("syncline_script", &values, None));
         }
     }

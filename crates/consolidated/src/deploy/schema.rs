@@ -83,6 +83,9 @@ pub(crate) trait Schema: Sized {
         local: Vec<String>,
     ) -> Self::Details;
 
+    /// A user's script writes rows of the table: nothing is known of what becomes of them.
+    fn writes_as_it_likes(details: &mut Self::Details);
+
     /// What tracks a table, if anything has to.
     fn tracking(table: &Self::Table, wanted: &Wanted) -> Option<Self::Tracking>;
 }

@@ -337,6 +337,7 @@ mod tests {
             held: Held::Untold,
             waiting: Arc::default(),
             acknowledge: false,
+            passed: Default::default(),
         };
         let request = FetchRequest {
             session: &session,

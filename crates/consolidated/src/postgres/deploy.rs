@@ -32,7 +32,6 @@ use crate::postgres::errors::{Fault, failed, script_failed};
 use crate::postgres::link::Link;
 use crate::postgres::statement::Statement;
 use crate::postgres::upload::held;
-use crate::script::Script;
 use crate::url::PostgresUrl;
 use model::Failure;
 use std::time::Duration;
@@ -105,11 +104,12 @@ fn run_held(guard: &mut Link, link: &mut Link, plan: &Plan, steps: &[Step]) -> R
 fn prepare_scripts(link: &mut Link, plan: &Plan) -> Result<(), Failure> {
     for table in plan.versions.iter().flat_map(|version| &version.tables) {
         let published = &table.published;
-        for (event, text) in &table.scripts {
-            let script = Script::parse(text, published)?;
+        for script in &table.scripts {
+            let event = script.event.name();
+            let script = script.parse(published)?;
             let statement = Statement::of(&script, published, &table.details.columns);
             link.batch(&format!("PREPARE syncline_script AS {}", statement.sql))
-                .map_err(|fault| script_failed(&published.name, event.name())(fault))?;
+                .map_err(|fault| script_failed(&published.name, event)(fault))?;
             link.batch("DEALLOCATE syncline_script").map_err(failed("forget a script"))?;
         }
     }

@@ -25,17 +25,17 @@ impl<'a> Postgres<'a> {
 /// The transaction that wrote `row` was not yet visible to the remote's last download.
 pub(super) fn since(row: &str) -> String {
     format!(
-        "{row}.{VERSION} >= pg_snapshot_xmin({{s.last_download}})\n  \
-         AND NOT pg_visible_in_snapshot({row}.{VERSION}, {{s.last_download}})"
+        "{row}.{VERSION} >= pg_snapshot_xmin({{s.watermark}})\n  \
+         AND NOT pg_visible_in_snapshot({row}.{VERSION}, {{s.watermark}})"
     )
 }
 
 /// The same, and nothing that the remote has itself just uploaded as it is now.
 pub(super) fn news(row: &str) -> String {
     format!(
-        "{row}.{VERSION} >= pg_snapshot_xmin({{s.last_download}})\n  \
+        "{row}.{VERSION} >= pg_snapshot_xmin({{s.watermark}})\n  \
          AND {row}.{VERSION} <> {{s.last_upload}}\n  \
-         AND NOT pg_visible_in_snapshot({row}.{VERSION}, {{s.last_download}})"
+         AND NOT pg_visible_in_snapshot({row}.{VERSION}, {{s.watermark}})"
     )
 }
 

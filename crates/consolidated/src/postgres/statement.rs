@@ -102,8 +102,8 @@ impl Statement {
             Parameter::Old(at) => (Slot::Old(*at), &columns[*at]),
             // Of their own types: a plan that is kept would read a text again for each row.
             // One snapshot is that of all tables.
-            Parameter::LastDownload | Parameter::LastDownloadOf(_) => {
-                let number = self.number(Slot::Session(Parameter::LastDownload));
+            Parameter::Watermark | Parameter::WatermarkOf(_) => {
+                let number = self.number(Slot::Session(Parameter::Watermark));
                 return format!("${number}::pg_snapshot");
             }
             Parameter::LastUpload => {
@@ -207,12 +207,9 @@ mod tests {
             &[Slot::NewColumn(0)],
         );
         check(
-            "SELECT {u.rep}, {s.last_download}, {u.rep}",
+            "SELECT {u.rep}, {s.watermark}, {u.rep}",
             "SELECT $1::text, $2::pg_snapshot, $1::text",
-            &[
-                Slot::Session(Parameter::Claim("rep".into())),
-                Slot::Session(Parameter::LastDownload),
-            ],
+            &[Slot::Session(Parameter::Claim("rep".into())), Slot::Session(Parameter::Watermark)],
         );
     }
 }

@@ -1,8 +1,8 @@
 //! The SQL of SQLite for a selection.
 //!
 //! Each log has its own numbers, so the remote's last download is another number in each log. For
-//! the log of the table it is `{s.last_download}`, and for that of another table
-//! `{s.last_download.NAME}`.
+//! the log of the table it is `{s.watermark}`, and for that of another table
+//! `{s.watermark.NAME}`.
 
 use crate::quote::{ident, idents, join};
 use crate::script::parameter;
@@ -22,8 +22,8 @@ pub(super) struct Sqlite<'a> {
 impl Sqlite<'_> {
     fn since(&self, table: &Table) -> String {
         match table.name == self.own {
-            true => "{s.last_download}".into(),
-            false => parameter("s.last_download", &table.name),
+            true => "{s.watermark}".into(),
+            false => parameter("s.watermark", &table.name),
         }
     }
 

@@ -229,10 +229,10 @@ fn each(
             Parameter::UploadedLast => {
                 statement.raw_bind_parameter(index + 1, own.map(|own| own.1))
             }
-            Parameter::LastDownload => {
+            Parameter::Watermark => {
                 statement.raw_bind_parameter(index + 1, since.map(|since| since[0]))
             }
-            Parameter::LastDownloadOf(name) => {
+            Parameter::WatermarkOf(name) => {
                 let log = logs_of(table).iter().position(|log| log == name);
                 let since = since.and_then(|since| since.get(log?).copied());
                 statement.raw_bind_parameter(index + 1, since)

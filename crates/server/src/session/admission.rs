@@ -7,7 +7,7 @@ use crate::network::Connection;
 use crate::phases::Phase;
 use crate::turns::Origin;
 use crate::worker::{Admission, Admitted, Costed};
-use consolidated::{Identity, Session, TableMark};
+use consolidated::{Identity, Passed, Session, TableMark};
 use model::{Code, Failure};
 use protocol::{
     FormerWatermark, Hello, LastUpload, Message, Mode, PROTOCOL_VERSION, PROTOCOL_VERSION_MIN,
@@ -76,6 +76,7 @@ async fn ask(
             script_version: hello.script_version.clone(),
             publications: hello.publications.clone(),
             holds: holds(hello),
+            passed: Passed::new(hello.parameters.values()),
             granted: claim.granted(),
         })
         .await?;

@@ -10,7 +10,7 @@ use crate::authenticate::Granted;
 use crate::fail_point::fail_point;
 use crate::stage::{Intake, Routine};
 use consolidated::{
-    Admittee, Credentials, DownloadBatch, DownloadedTable, Echo, FetchRequest, Reader,
+    Admittee, Credentials, DownloadBatch, DownloadedTable, Echo, FetchRequest, Passed, Reader,
     RemoteBinding, ResumedTable, Resuming, Session, TableMark, TableToken,
 };
 use model::{
@@ -42,6 +42,8 @@ pub(crate) struct Admission {
     pub(crate) publications: Vec<PublicationName>,
     /// The digests of the schema and the tables that it holds; none where it does not upload.
     pub(crate) holds: Option<(Option<String>, Vec<String>)>,
+    /// Its authentication parameters.
+    pub(crate) passed: Passed,
     /// The claims that an identity provider decides.
     pub(crate) granted: Option<Arc<Granted>>,
 }
@@ -219,6 +221,7 @@ fn settle(
         admission.script_version.as_ref(),
         &admission.publications,
     )?;
+    session.passed = admission.passed.clone();
     if let Some((schema, tables)) = &admission.holds {
         session.held = reader.held(&session, schema.as_deref(), tables)?;
     }

@@ -31,18 +31,17 @@ impl Table {
         let (published, columns) = (&deployed.published, &deployed.details.columns);
         let mut statements = HashMap::new();
         let mut claims: Vec<Parameter> = Vec::new();
-        for event in Event::ALL {
-            let Some(script) = deployed.script(event) else { continue };
+        for (event, script) in deployed.scripts() {
             let mut statement = Statement::of(script, published, columns);
             statement.keeps_plan = plan_cache::is_kept(&deployed.details.kept, script);
-            statements.insert(event, statement);
-            if !matches!(event, Event::DownloadCursor | Event::DownloadDeleteCursor) {
+            statements.insert(*event, statement);
+            if event.is_upload() {
                 continue;
             }
             for parameter in &script.parameters {
                 let claim = !matches!(
                     parameter,
-                    Parameter::LastDownload | Parameter::LastDownloadOf(_) | Parameter::LastUpload
+                    Parameter::Watermark | Parameter::WatermarkOf(_) | Parameter::LastUpload
                 );
                 if claim && !claims.contains(parameter) {
                     claims.push(parameter.clone());

@@ -169,6 +169,10 @@ impl Schema for PostgresSchema {
         }
     }
 
+    fn writes_as_it_likes(details: &mut TableDetails) {
+        (details.verbatim, details.stamping, details.remade) = (None, None, true);
+    }
+
     fn tracking(table: &UserTable, wanted: &Wanted) -> Option<Tracking> {
         Some(tracking::of(table, wanted))
     }

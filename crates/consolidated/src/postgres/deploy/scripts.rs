@@ -390,7 +390,7 @@ impl Texts for Generator<'_> {
         }
         let changed = since("t");
         let mut sql = format!(
-            "{select}{{s.last_download}} IS NULL{and_covered}\nUNION ALL\n\
+            "{select}{{s.watermark}} IS NULL{and_covered}\nUNION ALL\n\
              {select}{}{and_covered}",
             news("t")
         );

@@ -30,7 +30,7 @@ pub(in crate::postgres) struct Source<'a> {
 impl<'a> Source<'a> {
     pub(in crate::postgres) fn value(&self, slot: &Slot) -> Value<'a> {
         match slot {
-            Slot::Session(Parameter::LastDownload) => Box::new(self.since),
+            Slot::Session(Parameter::Watermark) => Box::new(self.since),
             Slot::Session(Parameter::LastUpload) => Box::new(self.own_upload),
             Slot::Session(parameter) => Box::new(self.session.value_of(parameter)),
             // There is no row.

@@ -145,6 +145,12 @@ impl Schema for SqliteSchema {
         }
     }
 
+    /// Only the row itself tells what became of it.
+    fn writes_as_it_likes(details: &mut TableDetails) {
+        details.affinities.clear();
+        details.decider = None;
+    }
+
     /// A log has what rows were only where departures count.
     fn tracking(table: &UserTable, wanted: &Wanted) -> Option<Vec<Object>> {
         let kept = (wanted.departs || !wanted.sought.is_empty())

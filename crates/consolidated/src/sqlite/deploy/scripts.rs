@@ -147,12 +147,12 @@ impl Generator<'_> {
             }
             None => format!(
                 "    SELECT {key} FROM {log} AS l\n    \
-                 WHERE sequence > {{s.last_download}}\n      AND {unknown}\n{}",
+                 WHERE sequence > {{s.watermark}}\n      AND {unknown}\n{}",
                 entered.unwrap_or_else(|| format!("    GROUP BY {key}\n"))
             ),
         };
         format!(
-            "{all}\n  AND {{s.last_download}} IS NULL\n\
+            "{all}\n  AND {{s.watermark}} IS NULL\n\
              UNION ALL\n\
              SELECT {columns}\nFROM (\n{changed}) AS l\n\
              CROSS JOIN {looked_up} ON {join}{covered}",
@@ -278,10 +278,10 @@ impl Texts for Generator<'_> {
         let key = idents("", &self.table.key);
         let unknown = self.unknown_to_remote();
         format!(
-            "SELECT {columns}\nFROM {table} AS t\nWHERE {{s.last_download}} IS NULL\n\
+            "SELECT {columns}\nFROM {table} AS t\nWHERE {{s.watermark}} IS NULL\n\
              UNION ALL\n\
              SELECT {columns}\nFROM (\n    SELECT DISTINCT {key} FROM {log} AS l\n    \
-             WHERE sequence > {{s.last_download}}\n      AND {unknown}\n) AS l\n\
+             WHERE sequence > {{s.watermark}}\n      AND {unknown}\n) AS l\n\
              CROSS JOIN {looked_up} ON {join}",
             looked_up = self.looked_up(),
             columns = idents("t.", self.columns),
@@ -297,7 +297,7 @@ impl Texts for Generator<'_> {
         }
         let unknown = self.unknown_to_remote();
         format!(
-            "SELECT DISTINCT {key}\nFROM {log} AS l\nWHERE l.sequence > {{s.last_download}}\n  \
+            "SELECT DISTINCT {key}\nFROM {log} AS l\nWHERE l.sequence > {{s.watermark}}\n  \
              AND {unknown}\n  AND {present}\n  \
              AND NOT EXISTS (SELECT 1 FROM {looked_up} WHERE {same})",
             looked_up = self.looked_up(),

@@ -165,6 +165,7 @@ mod tests {
             held: crate::synchronization::Held::Untold,
             waiting: Default::default(),
             acknowledge: false,
+            passed: Default::default(),
         };
         let mut alone = Vec::new();
         let tables = catalog.deployed.tables(&session).unwrap();

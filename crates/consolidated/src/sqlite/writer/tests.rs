@@ -59,6 +59,7 @@ impl Site {
             held: Held::Untold,
             waiting: Default::default(),
             acknowledge: false,
+            passed: Default::default(),
         };
         let identity = Identity {
             counter: Counter(0),

@@ -1,0 +1,134 @@
+//! Takes the scripts that users wrote into the plan of a table.
+//!
+//! What they say is taken behind the details of the table: those are made of the generated scripts,
+//! and so is every shortcut that relies on the text of one.
+
+use super::schema::{Schema, TablePlanner};
+use crate::digest::digest;
+use crate::script::{Event, Script};
+use crate::sync_model::ScriptFile;
+use model::{Code, Failure, PublishedTable};
+
+/// A script of a table in a plan.
+#[derive(Debug, Clone)]
+pub(crate) struct TableScript {
+    pub(crate) event: Event,
+    pub(crate) text: String,
+    /// The file that a user wrote it in; none of a generated one.
+    pub(crate) file: Option<String>,
+}
+
+impl TableScript {
+    pub(crate) fn parse(&self, table: &PublishedTable) -> Result<Script, Failure> {
+        script_of(&self.text, self.event, self.file.is_some(), table)
+    }
+}
+
+/// Understands a script that is deployed.
+pub(crate) fn script_of(
+    text: &str,
+    event: Event,
+    own: bool,
+    table: &PublishedTable,
+) -> Result<Script, Failure> {
+    if !own {
+        return Script::parse(text, table);
+    }
+    Script::own(text, event, table).map_err(|mistakes| {
+        let told: Vec<String> = mistakes.iter().map(|mistake| mistake.told(text)).collect();
+        let message = format!("the script {event} of table {}: {}", table.name, told.join("; "));
+        Failure::new(Code::ScriptFailed, message).table(table.name.as_str())
+    })
+}
+
+/// How the first line of an exported script begins. The digest of the generated text follows.
+const EXPORTED: &str = "-- syncline: generated ";
+
+/// What a file has to say of a generated `text`, so that one can see later whether that changed.
+pub(crate) fn exported(text: &str) -> String {
+    format!("{EXPORTED}{}\n{}\n", digest(&[text]), text.trim_end())
+}
+
+/// The digest of the generated text that a file was made from, and its text without that line.
+pub(crate) fn base_of(text: &str) -> (Option<&str>, &str) {
+    let based = text.strip_prefix(EXPORTED).and_then(|rest| rest.split_once('\n'));
+    based.map_or((None, text), |(digest, rest)| (Some(digest.trim_end()), rest))
+}
+
+/// The refusal of a deployment with these mistakes.
+pub(crate) fn refused(mistakes: &[String]) -> Result<(), Failure> {
+    match mistakes.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::new(Code::ScriptInvalid, mistakes.join("\n"))),
+    }
+}
+
+impl<S: Schema> TablePlanner<'_, S> {
+    /// The file with the script of an event, if the user wrote one.
+    pub(super) fn own_file(&self, event: Event) -> Option<&ScriptFile> {
+        let files = self.version.model.own_scripts.iter();
+        let mut files = files.filter(|((_, of), _)| *of == event);
+        let is_it = |table: &str| {
+            S::find(self.version.user_tables, table).is_some_and(|(name, _)| name == self.name)
+        };
+        files.find(|((table, _), _)| is_it(table)).map(|(_, file)| file)
+    }
+
+    /// The `generated` scripts, with those that the user wrote in place of some.
+    pub(super) fn scripts(
+        &self,
+        published: &PublishedTable,
+        generated: Vec<(Event, String)>,
+        mistakes: &mut Vec<String>,
+    ) -> Vec<TableScript> {
+        let (name, only_own) = (self.name, self.version.model.only_own);
+        let mut scripts: Vec<TableScript> = Vec::new();
+        for event in Event::all() {
+            let base = generated.iter().find(|(of, _)| *of == event).map(|(_, text)| text);
+            let file = self.own_file(event).filter(|_| self.may_have(event));
+            let Some(file) = file else {
+                let serves = !(only_own && (event.may_be_own() || event.resolves()));
+                match base {
+                    Some(text) if serves => {
+                        scripts.push(TableScript { event, text: text.clone(), file: None });
+                    }
+                    Some(_) if event.may_be_own() && !self.part => mistakes.push(format!(
+                        "{name}: {event} is missing; write it, or a file with --{{ignore}}"
+                    )),
+                    _ => {}
+                }
+                continue;
+            };
+            let (_, text) = base_of(&file.text);
+            if base.is_some_and(|base| base.trim_end() == text.trim_end()) && !only_own {
+                let text = base.cloned().unwrap_or_default();
+                scripts.push(TableScript { event, text, file: None });
+                continue;
+            }
+            if let Err(wrong) = Script::own(&file.text, event, published) {
+                let told =
+                    wrong.iter().map(|one| format!("{}:{}", file.name, one.told(&file.text)));
+                mistakes.extend(told);
+                continue;
+            }
+            let (text, file) = (file.text.clone(), Some(file.name.clone()));
+            scripts.push(TableScript { event, text, file });
+        }
+        scripts
+    }
+
+    /// Whether rows of the table travel in the direction of the event.
+    fn may_have(&self, event: Event) -> bool {
+        let direction = self.table_model.direction;
+        if event.is_upload() { direction.uploads() } else { direction.downloads() }
+    }
+
+    /// Files for events that the table does not have.
+    pub(super) fn idle_files(&self, mistakes: &mut Vec<String>) {
+        for event in Event::own().filter(|event| !self.may_have(*event)) {
+            let Some(file) = self.own_file(event).filter(|file| !file.for_all) else { continue };
+            let way = if event.is_upload() { "uploaded" } else { "downloaded" };
+            mistakes.push(format!("{}: table {} is not {way}", file.name, self.name));
+        }
+    }
+}

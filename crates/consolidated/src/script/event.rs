@@ -1,0 +1,165 @@
+//! The events at which scripts run, as data. `docs/reference/events.md` has the same table.
+
+use std::fmt;
+
+/// The moment at which a script runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Event {
+    /// A row was inserted at the remote.
+    UploadInsert,
+    /// A row was updated at the remote.
+    UploadUpdate,
+    /// A row was deleted at the remote.
+    UploadDelete,
+    /// Reads the row as it is now, when an upload did not find what it expected.
+    UploadFetch,
+    /// Tells which rows are inside the partition, whatever is in them.
+    UploadFence,
+    /// An insert or update has a conflict: sets the resulting row.
+    ResolveConflict,
+    /// A delete has a conflict.
+    ResolveDeleteConflict,
+    /// The rows to send.
+    DownloadCursor,
+    /// The keys of the rows to delete.
+    DownloadDeleteCursor,
+}
+
+/// The part of a synchronization that an event belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Upload,
+    Download,
+}
+
+/// The rows that a script of an event may name: `{r.…}`, and `{o.…}`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Images {
+    None,
+    New,
+    NewAndOld,
+}
+
+/// What holds for every script of an event.
+#[derive(Debug)]
+pub(crate) struct EventFact {
+    pub(crate) event: Event,
+    /// The field's name of it.
+    pub(crate) name: &'static str,
+    pub(crate) phase: Phase,
+    pub(crate) images: Images,
+    /// Whether users may write the script. The others serve the rules of a model.
+    pub(crate) may_be_own: bool,
+}
+
+/// Every event, in the order in which they run.
+#[rustfmt::skip]
+pub(crate) const EVENTS: [EventFact; 9] = {
+    use {Event as E, Images as I, Phase as P};
+    const OWN: bool = true;
+    const GENERATED: bool = false;
+    [
+        fact(E::UploadInsert, "upload_insert", P::Upload, I::New, OWN),
+        fact(E::UploadUpdate, "upload_update", P::Upload, I::NewAndOld, OWN),
+        fact(E::UploadDelete, "upload_delete", P::Upload, I::NewAndOld, OWN),
+        fact(E::UploadFetch, "upload_fetch", P::Upload, I::New, GENERATED),
+        fact(E::UploadFence, "upload_fence", P::Upload, I::New, GENERATED),
+        fact(E::ResolveConflict, "resolve_conflict", P::Upload, I::NewAndOld, GENERATED),
+        fact(E::ResolveDeleteConflict, "resolve_delete_conflict", P::Upload, I::NewAndOld, GENERATED),
+        fact(E::DownloadCursor, "download_cursor", P::Download, I::None, OWN),
+        fact(E::DownloadDeleteCursor, "download_delete_cursor", P::Download, I::None, OWN),
+    ]
+};
+
+const fn fact(
+    event: Event,
+    name: &'static str,
+    phase: Phase,
+    images: Images,
+    may_be_own: bool,
+) -> EventFact {
+    EventFact { event, name, phase, images, may_be_own }
+}
+
+impl Event {
+    /// What holds for its scripts. The facts stand in the order of the events.
+    pub(crate) const fn fact(self) -> &'static EventFact {
+        &EVENTS[self as usize]
+    }
+
+    /// The field's name of the event.
+    pub const fn name(self) -> &'static str {
+        self.fact().name
+    }
+
+    /// Whether it belongs to an upload.
+    pub(crate) fn is_upload(self) -> bool {
+        self.fact().phase == Phase::Upload
+    }
+
+    /// The event of this name.
+    pub fn from_name(name: &str) -> Option<Event> {
+        EVENTS.iter().find(|fact| fact.name == name).map(|fact| fact.event)
+    }
+
+    /// Every event, in the order in which they run.
+    pub(crate) fn all() -> impl Iterator<Item = Event> {
+        EVENTS.iter().map(|fact| fact.event)
+    }
+
+    /// Whether users may write its script.
+    pub(crate) fn may_be_own(self) -> bool {
+        self.fact().may_be_own
+    }
+
+    /// Whether its script carries out the rule of a model for conflicts.
+    pub(crate) fn resolves(self) -> bool {
+        matches!(self, Event::ResolveConflict | Event::ResolveDeleteConflict)
+    }
+
+    /// The events whose scripts users may write, in the order in which they run.
+    pub fn own() -> impl Iterator<Item = Event> {
+        EVENTS.iter().filter(|fact| fact.may_be_own).map(|fact| fact.event)
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_facts_stand_in_the_order_of_the_events() {
+        for (at, fact) in EVENTS.iter().enumerate() {
+            assert_eq!(fact.event as usize, at);
+            assert_eq!(Event::from_name(fact.name), Some(fact.event));
+        }
+    }
+
+    // The page has one line for each event, and no other.
+    #[test]
+    fn the_page_of_events_says_the_same() {
+        let page = include_str!("../../../../docs/reference/events.md");
+        let lines: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
+        let spelled = EVENTS.iter().map(|fact| {
+            let images = match fact.images {
+                Images::None => "",
+                Images::New => "`{r.…}`",
+                Images::NewAndOld => "`{r.…}`, `{o.…}`",
+            };
+            let phase = if fact.event.is_upload() { "upload" } else { "download" };
+            let by = if fact.may_be_own { "the model, or you" } else { "the model" };
+            format!("| `{}` | {phase} | {images} | {by} |", fact.name)
+        });
+        let spelled: Vec<String> = spelled.collect();
+        assert_eq!(lines.len(), spelled.len());
+        for (line, spelled) in lines.iter().zip(&spelled) {
+            assert!(line.starts_with(spelled.as_str()), "{line}\n{spelled}");
+        }
+    }
+}
