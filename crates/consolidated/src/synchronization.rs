@@ -286,6 +286,8 @@ pub struct Applied {
     pub conflicts: u64,
     /// Rows that were refused.
     pub rejected: u64,
+    /// Rows that met a script which ignores them.
+    pub ignored: u64,
     /// What need not come back.
     pub echo: Echo,
     /// Proves that this synchronization took place; to be sent when it is durable.

@@ -10,10 +10,11 @@ pub(super) mod remote_ddl;
 pub(super) mod scripts;
 pub(super) mod system_tables;
 pub(super) mod tables;
+mod validate;
 
 use super::errors::failed;
 use crate::administration::Undeployment;
-use crate::deploy::{self, Intent, format};
+use crate::deploy::{self, Intent, format, own};
 use crate::quote::{ident, literal};
 use crate::sqlite::deploy::plan::{Plan, SqliteSchema};
 use crate::sqlite::deploy::system_tables::SYSTEM;
@@ -41,6 +42,10 @@ pub(super) fn deploy(
         work.objects(plan)?;
         work.versions(plan)?;
         plan.shapes.iter().try_for_each(|statement| work.run(statement))?;
+        // Only now all objects exist that scripts name.
+        let mut mistakes = std::mem::take(&mut plan.mistakes);
+        mistakes.extend(validate::mistakes(&work.transaction, plan)?);
+        own::refused(&mistakes)?;
         match work.statements.is_empty() {
             true => Ok(()),
             false => {

@@ -9,6 +9,7 @@ mod many_conflicts;
 mod older_shapes;
 mod orphans;
 mod own_rows;
+mod own_scripts;
 mod script_faults;
 mod shapes;
 mod shortfalls_postgres;

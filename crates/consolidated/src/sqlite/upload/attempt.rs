@@ -1,6 +1,7 @@
 //! One attempt at applying an upload.
 
 mod execute;
+mod own;
 mod rows;
 
 use super::constraint::ForeignKeys;

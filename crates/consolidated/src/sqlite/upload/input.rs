@@ -1,6 +1,6 @@
 //! What an upload brings: the same in every attempt at it.
 
-use crate::script::Event;
+use crate::script::{Event, Script};
 use crate::sqlite::details::CatalogTable;
 use crate::sqlite::errors::{failed, script_failed};
 use crate::synchronization::UploadRequest;
@@ -37,12 +37,21 @@ impl Input<'_> {
         self.connection.execute_batch(sql).map_err(failed("set a savepoint"))
     }
 
-    /// Visits the rows of a batch.
+    /// Whether the script for the rows of a batch ignores them. They stay at the remote as they are.
+    pub(super) fn ignores(&self, batch: &UploadedRows<'_>) -> bool {
+        let script = self.tables[batch.table].script(event_of(batch.change));
+        script.is_some_and(Script::is_ignored)
+    }
+
+    /// Visits the rows of a batch, unless they are ignored.
     pub(super) fn each_of<E: From<Failure>>(
         &self,
         batch: UploadedRows<'_>,
         mut visit: impl FnMut(Turn<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
+        if self.ignores(&batch) {
+            return Ok(());
+        }
         let (table, position) = (&*self.tables[batch.table], batch.table);
         let (mut row, mut rest) = (UploadedRow::default(), batch.rows);
         for _ in 0..batch.count {

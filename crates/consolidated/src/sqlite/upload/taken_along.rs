@@ -9,6 +9,7 @@
 use super::input::{Input, Turn};
 use super::record::Record;
 use crate::quote::ident;
+use crate::script::Script;
 use crate::sqlite::errors::failed;
 use crate::sqlite::values::Bind;
 use crate::synchronization::change::Change;
@@ -20,6 +21,10 @@ pub(super) fn reject(input: &Input<'_>, record: &mut Record<'_>) -> Result<(), F
     input.each_row(
         |_, change| change != Change::Delete,
         |turn| {
+            // What a user's script made of a row need not be a row of this table.
+            if turn.table.script(turn.event()).is_some_and(Script::is_own) {
+                return Ok(());
+            }
             // A row that was rebased, lost or rejected is owed already.
             if is_as_uploaded(input, turn)? || record.owed.contains(&turn.id())? {
                 return Ok(());

@@ -8,8 +8,9 @@ use model::{
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use syncline_consolidated::{
-    Applied, Change, DownloadBatch, DownloadedTable, FetchRequest, Held, Identity, Reader, Session,
-    SyncModel, TableMark, UploadRequest, Url, Writer, administer, open_reader, open_writer,
+    Applied, Change, DownloadBatch, DownloadedTable, Event, FetchRequest, Held, Identity, Reader,
+    ScriptFile, Session, SyncModel, TableMark, UploadRequest, Url, Writer, administer, open_reader,
+    open_writer,
 };
 
 pub(crate) struct Center {
@@ -108,6 +109,24 @@ impl Center {
         deploy(&url, tables).unwrap();
         let (writer, reader) = (open_writer(&url).unwrap(), open_reader(&url).unwrap());
         Center { folder, url, writer, reader }
+    }
+
+    /// Deploys the model with scripts that a user wrote: table, event and text.
+    pub(crate) fn deploy_own(
+        &mut self,
+        tables: &str,
+        scripts: &[(&str, Event, &str)],
+    ) -> Result<syncline_consolidated::Deployment, Failure> {
+        let model = format!("script_version = \"v1\"\n{tables}");
+        let mut model = SyncModel::parse(&model, "model.toml")?;
+        for (table, event, text) in scripts {
+            let name = format!("scripts/v1/{table}/{event}.sql");
+            let file = ScriptFile { name, text: (*text).to_owned(), for_all: false };
+            model.own_scripts.insert(((*table).to_owned(), *event), file);
+        }
+        let deployed = administer(&self.url)?.deploy(&[model], false)?;
+        self.reconnect();
+        Ok(deployed)
     }
 
     /// New connections, which read again what is deployed.

@@ -14,7 +14,7 @@
 //! writer applies the upload in another transaction without it.
 
 use super::{Attempt, Stop};
-use crate::script::Event;
+use crate::script::{Event, Script};
 use crate::sqlite::errors::{RowFault, row_fault, undoes_itself};
 use crate::sqlite::upload::input::Turn;
 use crate::sqlite::values::{bind_row, bind_sessions, write_row};
@@ -30,13 +30,19 @@ impl Attempt<'_> {
         turn: Turn<'_>,
         event: Event,
     ) -> Result<Result<usize, (RowFault, String)>, Stop> {
-        let error = match statement.raw_execute() {
+        let ran = match statement.column_count() {
+            0 => statement.raw_execute(),
+            _ => rows_of(statement),
+        };
+        let error = match ran {
             Ok(changes) => return Ok(Ok(changes)),
             Err(error) => error,
         };
         let connection = self.input.connection;
         let ended = connection.is_autocommit();
-        let undone = ended || undoes_itself(connection, &error);
+        // `OR FAIL` in a user's script keeps what it did before.
+        let own = turn.table.script(event).is_some_and(Script::is_own);
+        let undone = ended || undoes_itself(connection, &error) && !own;
         let table = &turn.table.published.name;
         let (fault, message) = row_fault(connection, error, sql, table, event.name())?;
         if ended {
@@ -51,7 +57,7 @@ impl Attempt<'_> {
     }
 
     /// Whether each row has a savepoint. A row that is taken back needs one.
-    fn is_careful(&self) -> bool {
+    pub(super) fn is_careful(&self) -> bool {
         self.known.careful || self.known.foreign_keys.is_some()
     }
 
@@ -116,4 +122,13 @@ impl Attempt<'_> {
         write_row(&mut image, found, table.published.width()).map_err(&failing)?;
         Ok(Some(image))
     }
+}
+
+/// Runs a user's statement that returns rows, and counts these.
+fn rows_of(statement: &mut Statement<'_>) -> rusqlite::Result<usize> {
+    let (mut rows, mut count) = (statement.raw_query(), 0);
+    while rows.next()?.is_some() {
+        count += 1;
+    }
+    Ok(count)
 }

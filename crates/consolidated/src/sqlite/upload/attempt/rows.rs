@@ -23,6 +23,10 @@ impl<'a> Attempt<'a> {
         let mut deleting = vec![false; tables];
         each_batch(batches, |batch| {
             let (count, applied) = (u64::from(batch.count), &mut self.record.applied);
+            if self.input.ignores(&batch) {
+                applied.ignored += count;
+                return Ok(());
+            }
             match batch.change {
                 Change::Insert => applied.inserts += count,
                 Change::Update => applied.updates += count,
@@ -143,6 +147,9 @@ impl<'a> Attempt<'a> {
         turn: Turn<'_>,
     ) -> Result<RowOutcome, Stop> {
         let (event, Turn { row, .. }) = (turn.event(), turn);
+        if script.is_own() {
+            return self.own_row(statement, script, turn);
+        }
         let expects = row.change != Change::Insert;
         if expects
             && self.progress.conflicts >= foresight::ENOUGH

@@ -1,0 +1,76 @@
+//! Lets SQLite understand the scripts that users wrote, and tells where it does not.
+
+use crate::deploy::own::TableScript;
+use crate::script::{Mistake, Piece, Script};
+use crate::sqlite::deploy::plan::Plan;
+use model::Failure;
+use rusqlite::{Connection, Error};
+
+/// What is wrong with the scripts of users in `plan`, as lines for people.
+pub(super) fn mistakes(connection: &Connection, plan: &Plan) -> Result<Vec<String>, Failure> {
+    let mut told = Vec::new();
+    for table in plan.tables() {
+        for written in table.scripts.iter().filter(|script| script.file.is_some()) {
+            let script = written.parse(&table.published)?;
+            let mistakes = script.statements().filter_map(|one| mistake(connection, one));
+            told.extend(mistakes.map(|mistake| line(written, &mistake)));
+        }
+    }
+    Ok(told)
+}
+
+fn line(written: &TableScript, mistake: &Mistake) -> String {
+    let file = written.file.as_deref().unwrap_or_default();
+    format!("{file}:{}", mistake.told(&written.text))
+}
+
+fn mistake(connection: &Connection, script: &Script) -> Option<Mistake> {
+    let begins = begins(script);
+    let placed = |at: usize, message: &str| {
+        Some(Mistake { at: script.place_of(at, &begins), message: message.to_owned() })
+    };
+    let batch = script.pieces.iter().position(|piece| matches!(piece, Piece::Relation(_)));
+    if let Some(batch) = batch {
+        return placed(begins[batch], "there are no batches on SQLite: name values of one row");
+    }
+    match connection.prepare(&script.sql) {
+        Ok(statement) if statement.parameter_count() > script.parameters.len() => {
+            placed(0, "a value is named in braces, such as {r.column}")
+        }
+        Ok(_) => None,
+        Err(Error::SqlInputError { msg, offset, .. }) => {
+            let at = usize::try_from(offset).ok().or_else(|| named(&msg, &script.sql));
+            placed(at.unwrap_or(0), &msg)
+        }
+        Err(error) => placed(0, &error.to_string()),
+    }
+}
+
+/// Where the name stands that a message ends with: SQLite does not tell the place of every mistake.
+fn named(message: &str, sql: &str) -> Option<usize> {
+    let (_, name) = message.rsplit_once(": ")?;
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    let ends = |text: &str, next: Option<char>| !text.is_empty() && !next.is_some_and(is_name);
+    let mut found = sql.match_indices(name).filter(|(at, name)| {
+        let (before, behind) = (&sql[..*at], &sql[at + name.len()..]);
+        ends(name, before.chars().next_back()) && ends(name, behind.chars().next())
+    });
+    found.next().map(|(at, _)| at)
+}
+
+/// Where each piece of the script begins in what SQLite is given.
+fn begins(script: &Script) -> Vec<usize> {
+    let mut end = 0;
+    let lengths = script.pieces.iter().map(|piece| match piece {
+        Piece::Text(text) => text.len(),
+        Piece::Parameter(at) => format!("?{}", at + 1).len(),
+        Piece::Relation(_) => 0,
+    });
+    lengths
+        .map(|length| {
+            let begin = end;
+            end += length;
+            begin
+        })
+        .collect()
+}

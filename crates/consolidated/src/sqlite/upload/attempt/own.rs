@@ -1,0 +1,90 @@
+//! Applies a row by a script that a user wrote.
+//!
+//! Such rows are decided in the order in which they were sent. None waits for another one, and none
+//! comes last because it leaves. What the script does is not known beforehand, so a fence is asked
+//! before and afterwards.
+
+use super::{Attempt, RowOutcome, Stop};
+use crate::script::Script;
+use crate::sqlite::upload::fence::{self, Standing};
+use crate::sqlite::upload::input::Turn;
+use crate::sqlite::upload::{conflict, constraint};
+use crate::sqlite::values::{bind, bind_row};
+use model::Code;
+use rusqlite::Statement;
+
+/// What is wrong with the row, in the words for its reject.
+type Fault = (Code, String);
+
+impl Attempt<'_> {
+    /// Applies one row. `first` is the first statement of `script`, bound to the session.
+    pub(super) fn own_row(
+        &mut self,
+        first: &mut Statement<'_>,
+        script: &Script,
+        turn: Turn<'_>,
+    ) -> Result<RowOutcome, Stop> {
+        let fenced = turn.table.details.is_fenced();
+        let before = if fenced { fence::standing(self.input, turn)? } else { Standing::Inside };
+        if before == Standing::Outside {
+            fence::reject_touching(self, turn)?;
+            return Ok(RowOutcome::Done);
+        }
+        let changes = match self.run_own(first, script, turn)? {
+            Ok(changes) => changes,
+            Err(fault) => {
+                self.record.reject(turn, fault)?;
+                return Ok(RowOutcome::Done);
+            }
+        };
+        if changes == 0 && script.counts() {
+            return match conflict::resolve(self, turn, String::new())? {
+                RowOutcome::InTheWay(why) if why.is_empty() => {
+                    conflict::veto(self, turn)?;
+                    Ok(RowOutcome::Done)
+                }
+                RowOutcome::InTheWay(why) => {
+                    self.record.reject(turn, (Code::RowNotUnique, why))?;
+                    Ok(RowOutcome::Done)
+                }
+                outcome => Ok(outcome),
+            };
+        }
+        self.record.changed(turn.position, changes);
+        let violated = constraint::foreign_keys_violated(self.input.connection)?;
+        self.progress.was_violated |= violated;
+        fence::check_written(self, turn, before)?;
+        self.record.echo(turn);
+        Ok(RowOutcome::Done)
+    }
+
+    /// Runs all statements of the script, and says how many rows changed. A view changes none
+    /// itself: what its triggers change counts.
+    fn run_own(
+        &mut self,
+        first: &mut Statement<'_>,
+        script: &Script,
+        turn: Turn<'_>,
+    ) -> Result<Result<usize, Fault>, Stop> {
+        let (input, event) = (self.input, turn.event());
+        let failing = turn.failing(event);
+        let total = input.connection.total_changes();
+        bind_row(first, script, turn.row).map_err(&failing)?;
+        let mut changes = match self.execute(first, &script.sql, turn, event)? {
+            Ok(changes) => changes,
+            Err((fault, why)) => return Ok(Err((fault.code(), why))),
+        };
+        for then in script.statements().skip(1) {
+            let mut statement = input.connection.prepare_cached(&then.sql).map_err(&failing)?;
+            bind(&mut statement, then, input.request.session, turn.row).map_err(&failing)?;
+            changes += match self.execute(&mut statement, &then.sql, turn, event)? {
+                Ok(changes) => changes,
+                Err((fault, why)) => return Ok(Err((fault.code(), why))),
+            };
+        }
+        if changes == 0 {
+            changes = (input.connection.total_changes() - total) as usize;
+        }
+        Ok(Ok(changes))
+    }
+}
