@@ -33,17 +33,27 @@ fn mistake(connection: &Connection, script: &Script) -> Option<Mistake> {
     if let Some(batch) = batch {
         return placed(begins[batch], "there are no batches on SQLite: name values of one row");
     }
-    match connection.prepare(&script.sql) {
-        Ok(statement) if statement.parameter_count() > script.parameters.len() => {
-            placed(0, "a value is named in braces, such as {r.column}")
+    for (piece, begin) in script.pieces.iter().zip(&begins) {
+        if let Some(at) = bare_parameter(piece) {
+            return placed(begin + at, "a value is named in braces, such as {r.column}");
         }
+    }
+    match connection.prepare(&script.sql) {
         Ok(_) => None,
         Err(Error::SqlInputError { msg, offset, .. }) => {
-            let at = usize::try_from(offset).ok().or_else(|| named(&msg, &script.sql));
+            let told = usize::try_from(offset).ok().filter(|at| *at > 0);
+            let at = told.or_else(|| named(&msg, &script.sql));
             placed(at.unwrap_or(0), &msg)
         }
         Err(error) => placed(0, &error.to_string()),
     }
+}
+
+/// Where a parameter of SQLite stands. SQLite would give it a value of ours.
+fn bare_parameter(piece: &Piece) -> Option<usize> {
+    let Piece::Text(text) = piece else { return None };
+    let aside = ["'", "\"", "`", "[", "--", "/*"].iter().any(|begin| text.starts_with(begin));
+    text.find(['?', ':', '@', '$']).filter(|_| !aside)
 }
 
 /// Where the name stands that a message ends with: SQLite does not tell the place of every mistake.
