@@ -41,9 +41,10 @@ fn mistake(connection: &Connection, script: &Script) -> Option<Mistake> {
     match connection.prepare(&script.sql) {
         Ok(_) => None,
         Err(Error::SqlInputError { msg, offset, .. }) => {
-            let told = usize::try_from(offset).ok().filter(|at| *at > 0);
-            let at = told.or_else(|| named(&msg, &script.sql));
-            placed(at.unwrap_or(0), &msg)
+            placed(usize::try_from(offset).unwrap_or(0), &msg)
+        }
+        Err(Error::SqliteFailure(_, Some(message))) => {
+            placed(named(&message, &script.sql).unwrap_or(0), &message)
         }
         Err(error) => placed(0, &error.to_string()),
     }
