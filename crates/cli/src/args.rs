@@ -247,9 +247,16 @@ pub(crate) enum ModelAction {
     },
 }
 
-/// Shows the SQL that runs at the consolidated database.
+/// The SQL that runs at the consolidated database.
+///
+/// A model generates a script for each table and event. A file with your own SQL goes before:
+/// scripts/VERSION/TABLE/EVENT.sql in the folder of syncline.toml.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  syncline scripts show --dir sales")]
+#[command(after_help = "\
+Examples:
+  syncline scripts show                          the deployed scripts
+  syncline scripts export visit upload_insert    a file to change; then `syncline deploy`
+  syncline scripts check                         which scripts are yours, and how each runs")]
 pub(crate) struct ScriptsOptions {
     #[command(subcommand)]
     pub(crate) action: ScriptsAction,
@@ -260,6 +267,41 @@ pub(crate) struct ScriptsOptions {
 pub(crate) enum ScriptsAction {
     /// Prints script versions, publications and every deployed script
     Show(Dir),
+    /// Writes generated scripts to files, for you to change
+    Export(ExportOptions),
+    /// Lists the scripts of all events that you can write: whose each is, and how it runs
+    Check(CheckScriptsOptions),
+}
+
+/// Writes generated scripts to files.
+///
+/// A file that is not changed counts as generated. Without TABLE all tables are exported, without
+/// EVENT all events that you can write.
+#[derive(Debug, Args)]
+pub(crate) struct ExportOptions {
+    #[command(flatten)]
+    pub(crate) dir: Dir,
+
+    /// Only scripts of this table
+    pub(crate) table: Option<String>,
+
+    /// Only scripts of this event, such as upload_insert
+    pub(crate) event: Option<String>,
+
+    /// Overwrite files that are there already
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// Lists the scripts of all events that you can write.
+#[derive(Debug, Args)]
+pub(crate) struct CheckScriptsOptions {
+    #[command(flatten)]
+    pub(crate) dir: Dir,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Runs the server.

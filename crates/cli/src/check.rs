@@ -3,6 +3,7 @@
 use crate::args::CheckOptions;
 use crate::claims;
 use crate::config::Config;
+use crate::scripts::files;
 use consolidated::{Administration, Finding, Severity};
 use model::{Code, Failure};
 use serde_json::{Value, json};
@@ -29,7 +30,7 @@ pub(crate) fn run(options: &CheckOptions) -> Result<(), Failure> {
 
 fn find(options: &CheckOptions) -> Result<Vec<Finding>, Failure> {
     let config = Config::read(&options.dir.dir)?;
-    let models = config.read_models()?;
+    let models = files::models(&config)?;
     let mut admin = consolidated::administer(&config.consolidated)?;
     let mut findings = admin.check(&models)?;
     findings.extend(claim_findings(admin.as_mut())?);

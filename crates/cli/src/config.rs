@@ -55,6 +55,8 @@ pub(crate) struct Config {
     /// How the server behaves.
     pub(crate) server: ServerOptions,
     pub(crate) models: Vec<PathBuf>,
+    /// The folder of the file.
+    pub(crate) dir: PathBuf,
 }
 
 impl Config {
@@ -66,10 +68,11 @@ impl Config {
             consolidated: Url::parse_in(dir, &file.consolidated)?,
             server: file.server,
             models: file.models.iter().map(|model| dir.join(model)).collect(),
+            dir: dir.to_owned(),
         })
     }
 
-    /// Reads the sync models.
+    /// Reads the sync models, without the scripts that the user wrote.
     pub(crate) fn read_models(&self) -> Result<Vec<SyncModel>, Failure> {
         self.models
             .iter()

@@ -2,6 +2,7 @@
 
 use crate::args::DeployOptions;
 use crate::config::Config;
+use crate::scripts::files;
 use model::Failure;
 use serde_json::json;
 use terminal::output;
@@ -22,7 +23,7 @@ pub(crate) fn run(options: &DeployOptions) -> Result<(), Failure> {
 
 fn deploy(options: &DeployOptions) -> Result<(), Failure> {
     let config = Config::read(&options.dir.dir)?;
-    let models = config.read_models()?;
+    let models = files::models(&config)?;
     let mut admin = consolidated::administer(&config.consolidated)?;
     let deployment = admin.deploy(&models, options.dry_run)?;
 

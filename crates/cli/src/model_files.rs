@@ -2,6 +2,7 @@
 
 use crate::args::{Dir, ModelAction, ModelOptions};
 use crate::config::Config;
+use crate::scripts::files;
 use consolidated::{Difference, Disagreement, SyncModel};
 use model::{Code, Failure};
 use std::fs;
@@ -17,7 +18,7 @@ pub(crate) fn run(options: &ModelOptions) -> Result<(), Failure> {
 
 fn diff(dir: &Dir, json: bool) -> Result<(), Failure> {
     let config = Config::read(&dir.dir)?;
-    let models = config.read_models()?;
+    let models = files::models(&config)?;
     let differences = consolidated::administer(&config.consolidated)?.differences(&models)?;
     if json {
         return output::json(&serde_json::json!(differences));
@@ -36,7 +37,7 @@ fn add(dir: &Dir) -> Result<(), Failure> {
     let config = Config::read(&dir.dir)?;
     let mut admin = consolidated::administer(&config.consolidated)?;
     let mut count = 0;
-    for (path, model) in config.models.iter().zip(config.read_models()?) {
+    for (path, model) in config.models.iter().zip(files::models(&config)?) {
         let differences = admin.differences(std::slice::from_ref(&model))?;
         let new: Vec<Difference> = { differences }
             .into_iter()

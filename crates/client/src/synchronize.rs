@@ -54,6 +54,8 @@ pub struct Report {
     pub conflicts: u64,
     /// Uploaded rows that the consolidated database refused.
     pub rejected: u64,
+    /// Uploaded rows that a script of the consolidated database ignores.
+    pub ignored: u64,
     /// How long all of it took.
     pub duration_ms: u64,
     /// A session token to use instead of the password.
@@ -141,6 +143,7 @@ struct Total {
     conflicts: u64,
     /// Rows of the uploads that the server refused.
     rejected: u64,
+    ignored: u64,
     /// Rejects that downloads brought: those of these uploads, unless nothing was downloaded, and
     /// of earlier ones.
     learned: u64,

@@ -5,6 +5,7 @@ pub(crate) mod drift;
 pub(crate) mod fleet;
 pub(crate) mod notes;
 pub(crate) mod orphans;
+mod planned;
 pub(crate) mod readable;
 pub(crate) mod steward;
 pub(crate) mod users;
@@ -153,6 +154,73 @@ fn unpublished(differences: &[Difference]) -> Vec<Finding> {
         ),
     };
     new.map(finding).collect()
+}
+
+/// The scripts that users can write, as the models and the files are now.
+#[derive(Debug, Clone, Default)]
+pub struct PlannedScripts {
+    /// In the order of versions, tables and events.
+    pub scripts: Vec<PlannedScript>,
+    /// What is wrong with files, each with its place.
+    pub mistakes: Vec<String>,
+}
+
+/// The script of one event, as the next deployment would have it.
+#[derive(Debug, Clone)]
+pub struct PlannedScript {
+    /// The script version.
+    pub script_version: ScriptVersion,
+    /// The table.
+    pub table: String,
+    /// The event.
+    pub event: Event,
+    /// What a file says that has the text of the model, if the model makes one.
+    pub exported: Option<String>,
+    /// The file that a user wrote; none of a generated script.
+    pub file: Option<String>,
+    /// The model makes another text now than when the file was exported.
+    pub outdated: bool,
+    /// How it runs.
+    pub way: Way,
+}
+
+/// How a script runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// Not at all.
+    Ignored,
+    /// Once for a batch of rows.
+    Set,
+    /// For each row; a batch of rows is sent together.
+    Together,
+    /// For each row.
+    RowByRow,
+    /// Once for each download.
+    Once,
+}
+
+impl Way {
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Way::Ignored => "ignored",
+            Way::Set => "set",
+            Way::Together => "row by row, sent together",
+            Way::RowByRow => "row by row",
+            Way::Once => "once",
+        }
+    }
+
+    /// Why it runs so.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Way::Ignored => "its first line says so",
+            Way::Set => "it names a batch of rows",
+            Way::Together => "it names values of one row",
+            Way::RowByRow => "SQLite runs in the process of the server",
+            Way::Once => "it is a cursor",
+        }
+    }
 }
 
 /// A deployed script.

@@ -7,7 +7,9 @@ pub(crate) mod backend;
 
 use crate::administration::fleet::KnownRemote;
 use crate::administration::notes::{ConflictNote, Notes, RejectNote};
-use crate::administration::{Deployment, Finding, InitialModel, StoredScript, Undeployment, User};
+use crate::administration::{
+    Deployment, Finding, InitialModel, PlannedScripts, StoredScript, Undeployment, User,
+};
 use crate::deploy::difference::Difference;
 use crate::identity::Binding;
 use crate::sync_model::SyncModel;
@@ -37,6 +39,9 @@ pub trait Administration: Debug {
 
     /// Compares models, deployment and database.
     fn check(&mut self, models: &[SyncModel]) -> Result<Vec<Finding>, Failure>;
+
+    /// The scripts that users can write, as the next deployment would have them.
+    fn planned_scripts(&mut self, models: &[SyncModel]) -> Result<PlannedScripts, Failure>;
 
     /// What models, database and deployment disagree about.
     fn differences(&mut self, models: &[SyncModel]) -> Result<Vec<Difference>, Failure>;

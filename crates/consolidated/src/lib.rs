@@ -34,7 +34,8 @@ mod url;
 pub use crate::administration::fleet::KnownRemote;
 pub use crate::administration::notes::{ConflictNote, Notes, RejectNote};
 pub use crate::administration::{
-    Deployment, Finding, InitialModel, Severity, StoredScript, Undeployment, User,
+    Deployment, Finding, InitialModel, PlannedScript, PlannedScripts, Severity, StoredScript,
+    Undeployment, User, Way,
 };
 pub use crate::deploy::difference::{Difference, Disagreement};
 pub use crate::serving::cancellation::Cancellation;

@@ -36,6 +36,8 @@ pub struct SyncModel {
     pub only_own: bool,
     /// The scripts that the user wrote, by the table's name as written and event.
     pub own_scripts: BTreeMap<(String, Event), ScriptFile>,
+    /// What is wrong with files of scripts that are for no event, each with its place.
+    pub misplaced_scripts: Vec<String>,
 }
 
 /// A file with a script of the user's.
@@ -264,6 +266,7 @@ impl SyncModel {
             unpublished: file.unpublished,
             only_own: file.scripts == Some(ScriptsFile::Own),
             own_scripts: BTreeMap::new(),
+            misplaced_scripts: Vec::new(),
         })
     }
 }

@@ -85,9 +85,18 @@ pub fn failure(failure: &Failure) {
     stderr(&format!(
         "{error}error {}:{end} {}\n{hint}hint:{end} {}",
         failure.code(),
-        one_line(&failure.full_message()),
+        told(failure),
         one_line(failure.hint_text()),
     ));
+}
+
+/// The message; of scripts with several mistakes, a line for each.
+fn told(failure: &Failure) -> String {
+    let message = failure.full_message();
+    match failure.code() {
+        Code::ScriptInvalid => message.lines().map(one_line).collect::<Vec<_>>().join("\n"),
+        _ => one_line(&message),
+    }
 }
 
 /// A failure for programs.

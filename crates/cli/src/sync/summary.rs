@@ -18,6 +18,9 @@ pub(crate) struct Summary {
     downloaded: Downloaded,
     conflicts: u64,
     rejected: u64,
+    /// Rows that a script at the center ignores; absent where there are none.
+    #[serde(skip_serializing_if = "is_none")]
+    ignored: u64,
     pub(super) duration_ms: u64,
     /// What the server says of the password; absent where it says nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -108,6 +111,7 @@ impl Summary {
             Downloaded { upserts: report.downloaded.upserts, deletes: report.downloaded.deletes };
         self.conflicts = report.conflicts;
         self.rejected = report.rejected;
+        self.ignored = report.ignored;
         self.authentication = report.authentication.as_ref().map(|it| AuthenticationSummary {
             status: it.status,
             message: it.message.clone(),
@@ -142,7 +146,7 @@ impl Summary {
     pub(super) fn is_quiet(&self) -> bool {
         let Uploaded { inserts, updates, deletes } = self.uploaded;
         let rows = inserts + updates + deletes + self.downloaded.upserts + self.downloaded.deletes;
-        rows + self.conflicts + self.rejected == 0
+        rows + self.conflicts + self.rejected + self.ignored == 0
     }
 
     /// The result for programs.
@@ -170,6 +174,10 @@ impl Summary {
             let file = file.display();
             text.push_str(&format!("; {rows} rejected, see `syncline remote rejects {file}`"));
         }
+        if self.ignored > 0 {
+            let rows = counted(self.ignored, "row");
+            text.push_str(&format!("; {rows} ignored by a script of the center"));
+        }
         if let Some(Resumed { rows, bytes }) = self.resumed {
             let rows = counted(rows, "row");
             text.push_str(&format!(
@@ -179,6 +187,10 @@ impl Summary {
         text.push_str(&format!(" ({} ms)", self.duration_ms));
         text
     }
+}
+
+fn is_none(rows: &u64) -> bool {
+    *rows == 0
 }
 
 #[cfg(test)]

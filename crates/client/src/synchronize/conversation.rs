@@ -273,6 +273,7 @@ impl Conversation {
             downloaded: total.downloaded,
             conflicts: total.conflicts,
             rejected,
+            ignored: total.ignored,
             duration_ms: remote.clock.monotonic_ms().saturating_sub(self.started_ms),
             token: total.token,
             authentication: total.authentication.map(Box::new),

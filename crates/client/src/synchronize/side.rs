@@ -220,6 +220,7 @@ impl Side {
         total.uploaded.deletes += committed.deletes;
         total.conflicts += committed.conflicts;
         total.rejected += committed.rejected;
+        total.ignored += committed.ignored;
         match scene.request.mode {
             Mode::UploadOnly => self.drop_committed(scene.remote),
             _ => Ok(()),

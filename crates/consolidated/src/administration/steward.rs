@@ -3,8 +3,8 @@
 use super::fleet::KnownRemote;
 use super::notes::{ConflictNote, Notes, RejectNote};
 use super::{
-    Deployment, Finding, InitialModel, NOT_DEPLOYED, Severity, StoredScript, Undeployment, User,
-    deployed, fleet, notes, orphans, pending, tell_differences, users,
+    Deployment, Finding, InitialModel, NOT_DEPLOYED, PlannedScripts, Severity, StoredScript,
+    Undeployment, User, deployed, fleet, notes, orphans, pending, planned, tell_differences, users,
 };
 use crate::connection::Administration;
 use crate::deploy::difference::{self, Difference, Installed};
@@ -139,6 +139,10 @@ impl<T: Steward> Administration for T {
         findings.extend(doubts.into_iter().map(|doubt| doubt.finding));
         tell_differences(&mut findings, &differences(self, &user_tables, models)?);
         Ok(findings)
+    }
+
+    fn planned_scripts(&mut self, models: &[SyncModel]) -> Result<PlannedScripts, Failure> {
+        planned::scripts(deploy::plan::<T::Schema>(&self.user_tables()?, models)?)
     }
 
     fn differences(&mut self, models: &[SyncModel]) -> Result<Vec<Difference>, Failure> {

@@ -5,7 +5,7 @@
 
 use super::schema::{Schema, TablePlanner};
 use crate::digest::digest;
-use crate::script::{Event, Script};
+use crate::script::{Event, Script, own};
 use crate::sync_model::ScriptFile;
 use model::{Code, Failure, PublishedTable};
 
@@ -19,6 +19,16 @@ pub(crate) struct TableScript {
 }
 
 impl TableScript {
+    pub(crate) fn is_ignored(&self) -> bool {
+        self.file.is_some() && own::is_ignored(&self.text)
+    }
+
+    /// The generated text from which the file was made is not `generated` any more.
+    pub(crate) fn is_outdated(&self, generated: &str) -> bool {
+        let (base, _) = base_of(&self.text);
+        base.is_some_and(|base| base != digest(&[generated]))
+    }
+
     pub(crate) fn parse(&self, table: &PublishedTable) -> Result<Script, Failure> {
         script_of(&self.text, self.event, self.file.is_some(), table)
     }
@@ -78,7 +88,7 @@ impl<S: Schema> TablePlanner<'_, S> {
     pub(super) fn scripts(
         &self,
         published: &PublishedTable,
-        generated: Vec<(Event, String)>,
+        generated: &[(Event, String)],
         mistakes: &mut Vec<String>,
     ) -> Vec<TableScript> {
         let (name, only_own) = (self.name, self.version.model.only_own);

@@ -166,7 +166,7 @@ impl<'a, S: Schema> Version<'a, S> {
 }
 
 impl<S: Schema> Version<'_, S> {
-    /// Files with scripts of tables that the version does not publish.
+    /// Files with scripts of tables that the version does not publish, or of no event.
     fn stray_files(&self) -> Vec<String> {
         let files = self.model.own_scripts.iter().filter(|(_, file)| !file.for_all);
         let is_stray = |table: &str| {
@@ -174,11 +174,12 @@ impl<S: Schema> Version<'_, S> {
             !found.is_some_and(|(name, _)| self.chosen.contains_key(name))
         };
         let strays = files.filter(|((table, _), _)| is_stray(table));
+        let misplaced = self.model.misplaced_scripts.iter().cloned();
         let told = strays.map(|((table, _), file)| {
             let version = &self.model.script_version;
             format!("{}: script version {version} publishes no table {table}", file.name)
         });
-        told.collect()
+        misplaced.chain(told).collect()
     }
 }
 

@@ -19,6 +19,8 @@ pub(crate) struct TablePlan<S: Schema> {
     pub(crate) conflict_rule: String,
     pub(crate) details: S::Details,
     pub(crate) scripts: Vec<TableScript>,
+    /// The texts that the model makes, whether the user wrote others or not.
+    pub(crate) generated: Vec<(Event, String)>,
 }
 
 impl<S: Schema> TablePlanner<'_, S> {
@@ -56,20 +58,25 @@ impl<S: Schema> TablePlanner<'_, S> {
         // A remote keeps its rows when this changes.
         (published.compress, outward.compress) =
             (self.table_model.compress, self.table_model.compress);
-        let scripts = S::scripts(self, &published, &values);
+        let generated = S::scripts(self, &published, &values);
         let parsed =
-            scripts.iter().map(|(event, text)| Ok((*event, Script::parse(text, &published)?)));
+            generated.iter().map(|(event, text)| Ok((*event, Script::parse(text, &published)?)));
         let parsed = parsed.collect::<Result<BTreeMap<Event, Script>, Failure>>()?;
         let renamed = outward.columns != published.columns;
         let local = if renamed { published.columns.clone() } else { Vec::new() };
         let mut details = S::details(self, &published, values, &parsed, local);
-        let scripts = self.scripts(&published, scripts, mistakes);
+        let scripts = self.scripts(&published, &generated, mistakes);
+        let ignored = scripts.iter().filter(|script| script.is_ignored());
+        notices.extend(ignored.map(|script| {
+            let (name, event) = (self.name, script.event);
+            format!("{name}: {event} is ignored: rows may differ between remotes and center")
+        }));
         if scripts.iter().any(|script| script.file.is_some() && script.event.is_upload()) {
             S::writes_as_it_likes(&mut details);
         }
         self.idle_files(mistakes);
         let conflict_rule = self.table_model.conflict.to_string();
-        Ok(TablePlan { published, outward, conflict_rule, details, scripts })
+        Ok(TablePlan { published, outward, conflict_rule, details, scripts, generated })
     }
 
     /// The statements that make the table at remotes, and what is left out of them.

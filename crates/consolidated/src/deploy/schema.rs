@@ -25,6 +25,9 @@ pub(crate) trait Schema: Sized {
     /// A table that is published as a whole has its generated columns at remotes too.
     const GENERATED_COLUMNS_CROSS: bool;
 
+    /// The rows of a batch are sent to the database together, whatever a script does with them.
+    const SENDS_ROWS_TOGETHER: bool;
+
     /// The table that a model calls `name`, and its published name.
     fn find<'t>(
         tables: &'t BTreeMap<String, Self::Table>,

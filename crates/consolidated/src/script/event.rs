@@ -108,7 +108,7 @@ impl Event {
     }
 
     /// Whether users may write its script.
-    pub(crate) fn may_be_own(self) -> bool {
+    pub fn may_be_own(self) -> bool {
         self.fact().may_be_own
     }
 

@@ -50,6 +50,12 @@ const REFUSED: [(&[&str], &str); 3] = [
     (&["VACUUM", "COPY", "EXPLAIN"], "it is not a statement of a script"),
 ];
 
+/// Whether a script does nothing, by its first line.
+pub(crate) fn is_ignored(text: &str) -> bool {
+    let first = text.lines().next().unwrap_or_default();
+    IGNORED.iter().any(|word| first.starts_with(word))
+}
+
 impl Script {
     /// Understands a script that a user wrote for an event of `table`; or says all that is wrong.
     pub(crate) fn own(
@@ -57,8 +63,7 @@ impl Script {
         event: Event,
         table: &PublishedTable,
     ) -> Result<Script, Vec<Mistake>> {
-        let first = text.lines().next().unwrap_or_default().trim_end();
-        if IGNORED.iter().any(|word| first.starts_with(word)) {
+        if is_ignored(text) {
             let own = Own { ignored: true, ..Own::default() };
             return Ok(Script { own: Some(own), ..Script::default() });
         }

@@ -50,8 +50,15 @@ pub struct UploadCommitted {
     /// Rows that the consolidated database refused.
     #[serde(default)]
     pub rejected: u64,
+    /// Rows that a script ignores; not among those above.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub ignored: u64,
     /// To be stored with the outcome, and presented from then on. None where a download follows,
     /// which ends with one.
     #[serde(default)]
     pub receipt: Option<Receipt>,
+}
+
+fn is_none(rows: &u64) -> bool {
+    *rows == 0
 }

@@ -180,6 +180,7 @@ fn log(
                 uploaded = summary.uploaded,
                 conflicts = summary.conflicts,
                 rejected = summary.rejected,
+                ignored = summary.ignored,
                 downloaded = summary.downloaded,
                 filtered = summary.filtered,
                 resumed = summary.resumed,

@@ -14,6 +14,7 @@ pub(crate) struct Summary {
     pub(crate) uploaded: u64,
     pub(crate) conflicts: u64,
     pub(crate) rejected: u64,
+    pub(crate) ignored: u64,
     pub(crate) downloaded: u64,
     pub(crate) filtered: u64,
     /// Tables of which the remote had kept a part from a download that was cut.
@@ -34,6 +35,7 @@ impl Summary {
             uploaded: 0,
             conflicts: 0,
             rejected: 0,
+            ignored: 0,
             downloaded: 0,
             filtered: 0,
             resumed: 0,

@@ -104,6 +104,7 @@ impl Exchange<'_> {
     async fn confirm(&mut self, applied: &Applied) -> Result<(), Failure> {
         self.summary.conflicts = applied.conflicts;
         self.summary.rejected = applied.rejected;
+        self.summary.ignored = applied.ignored;
         self.connection.queue(&Message::UploadCommitted(UploadCommitted {
             progress: applied.progress,
             inserts: applied.inserts,
@@ -111,6 +112,7 @@ impl Exchange<'_> {
             deletes: applied.deletes,
             conflicts: applied.conflicts,
             rejected: applied.rejected,
+            ignored: applied.ignored,
             // Where a download follows it comes at its end.
             receipt: match self.hello.mode {
                 Mode::UploadOnly => applied.receipt.clone(),

@@ -40,6 +40,7 @@ impl Schema for PostgresSchema {
     type Tracking = Tracking;
 
     const FENCES_SEE_STORED_ROWS: bool = false;
+    const SENDS_ROWS_TOGETHER: bool = true;
     const GENERATED_COLUMNS_CROSS: bool = false;
 
     fn find<'t>(

@@ -1,0 +1,51 @@
+//! The scripts that users can write, as the next deployment would have them, for people.
+
+use super::{PlannedScript, PlannedScripts, Way};
+use crate::deploy::own::{TableScript, exported};
+use crate::deploy::{Plan, Schema};
+use crate::script::{Event, Piece};
+use model::{Failure, PublishedTable};
+
+/// Those of `plan`.
+pub(super) fn scripts<S: Schema>(plan: Plan<S>) -> Result<PlannedScripts, Failure> {
+    let mut scripts = Vec::new();
+    for version in &plan.versions {
+        for table in &version.tables {
+            for event in Event::own() {
+                let generated = table.generated.iter().find(|(of, _)| *of == event);
+                let generated = generated.map(|(_, text)| text.as_str());
+                let in_force = table.scripts.iter().find(|script| script.event == event);
+                if generated.is_none() && in_force.is_none() {
+                    continue;
+                }
+                let own = in_force.filter(|script| script.file.is_some());
+                scripts.push(PlannedScript {
+                    script_version: version.script_version.clone(),
+                    table: table.published.name.clone(),
+                    event,
+                    exported: generated.map(exported),
+                    file: own.and_then(|script| script.file.clone()),
+                    outdated: own.zip(generated).is_some_and(|(own, text)| own.is_outdated(text)),
+                    way: in_force.map_or(Ok(Way::Ignored), |it| way::<S>(it, &table.published))?,
+                });
+            }
+        }
+    }
+    Ok(PlannedScripts { scripts, mistakes: plan.mistakes })
+}
+
+fn way<S: Schema>(script: &TableScript, table: &PublishedTable) -> Result<Way, Failure> {
+    if script.is_ignored() {
+        return Ok(Way::Ignored);
+    }
+    if !script.event.is_upload() {
+        return Ok(Way::Once);
+    }
+    let parsed = script.parse(table)?;
+    let batch = |piece: &Piece| matches!(piece, Piece::Relation(_));
+    Ok(match parsed.statements().any(|one| one.pieces.iter().any(batch)) {
+        true => Way::Set,
+        false if S::SENDS_ROWS_TOGETHER => Way::Together,
+        false => Way::RowByRow,
+    })
+}
