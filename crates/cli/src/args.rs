@@ -247,7 +247,7 @@ pub(crate) enum ModelAction {
     },
 }
 
-/// The SQL that runs at the consolidated database.
+/// Shows the SQL that runs at the consolidated database, and whose it is.
 ///
 /// A model generates a script for each table and event. A file with your own SQL goes before:
 /// scripts/VERSION/TABLE/EVENT.sql in the folder of syncline.toml.

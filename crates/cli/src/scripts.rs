@@ -4,7 +4,7 @@ pub(crate) mod files;
 
 use crate::args::{CheckScriptsOptions, Dir, ExportOptions, ScriptsAction, ScriptsOptions};
 use crate::config::Config;
-use consolidated::{Event, PlannedScript};
+use consolidated::{Event, PlannedScript, Way};
 use model::{Code, Failure};
 use serde_json::{Value, json};
 use std::fs;
@@ -126,8 +126,8 @@ fn to_text(script: &PlannedScript) -> String {
         true => " over a generated one that has changed since",
         false => "",
     };
-    let (origin, way, why) = (origin(script), way.name(), way.reason());
-    format!("{script_version} {table} {event}: {origin}{outdated}, {way}: {why}")
+    let way = way.map_or("see below".to_owned(), |way| format!("{}: {}", way.name(), way.reason()));
+    format!("{script_version} {table} {event}: {}{outdated}, {way}", origin(script))
 }
 
 fn to_json(script: &PlannedScript) -> Value {
@@ -138,7 +138,7 @@ fn to_json(script: &PlannedScript) -> Value {
         "origin": origin(script),
         "file": script.file,
         "outdated": script.outdated,
-        "way": script.way.name(),
-        "reason": script.way.reason(),
+        "way": script.way.map(Way::name),
+        "reason": script.way.map(Way::reason),
     })
 }

@@ -180,8 +180,8 @@ pub struct PlannedScript {
     pub file: Option<String>,
     /// The model makes another text now than when the file was exported.
     pub outdated: bool,
-    /// How it runs.
-    pub way: Way,
+    /// How it runs; none where something is wrong with it.
+    pub way: Option<Way>,
 }
 
 /// How a script runs.

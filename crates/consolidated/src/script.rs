@@ -36,7 +36,20 @@ pub struct Script {
     pub(crate) parameters: Vec<Parameter>,
     pub(crate) pieces: Vec<Piece>,
     /// Of a script that a user wrote. Nothing may be concluded from its text.
-    pub(crate) own: Option<own::Own>,
+    pub(crate) own: Option<Own>,
+}
+
+/// What only a script of the user's has.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Own {
+    /// The script is there, and does nothing.
+    pub(crate) ignored: bool,
+    /// It is one statement, and the database counts the rows that it changes.
+    pub(crate) counts: bool,
+    /// The statements behind the first.
+    pub(crate) then: Vec<Script>,
+    /// Where each piece begins in the text.
+    places: Vec<usize>,
 }
 
 /// What is wrong with a script, and where in its text, in bytes.

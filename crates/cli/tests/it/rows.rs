@@ -3,6 +3,7 @@
 mod key_changes;
 mod latest;
 mod owed_rows;
+mod own_scripts;
 mod partitions;
 mod refresh;
 mod rejects;

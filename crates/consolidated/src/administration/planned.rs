@@ -26,7 +26,7 @@ pub(super) fn scripts<S: Schema>(plan: Plan<S>) -> Result<PlannedScripts, Failur
                     exported: generated.map(exported),
                     file: own.and_then(|script| script.file.clone()),
                     outdated: own.zip(generated).is_some_and(|(own, text)| own.is_outdated(text)),
-                    way: in_force.map_or(Ok(Way::Ignored), |it| way::<S>(it, &table.published))?,
+                    way: in_force.map(|it| way::<S>(it, &table.published)).transpose()?,
                 });
             }
         }

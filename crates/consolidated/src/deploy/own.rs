@@ -6,7 +6,7 @@
 use super::schema::{Schema, TablePlanner};
 use crate::digest::digest;
 use crate::script::{Event, Script, own};
-use crate::sync_model::ScriptFile;
+use crate::sync_model::{ConflictRule, ScriptFile};
 use model::{Code, Failure, PublishedTable};
 
 /// A script of a table in a plan.
@@ -73,15 +73,35 @@ pub(crate) fn refused(mistakes: &[String]) -> Result<(), Failure> {
     }
 }
 
+/// The script of a file, or what is wrong with it. One that says what the model makes is generated.
+fn taken(
+    file: &ScriptFile,
+    event: Event,
+    published: &PublishedTable,
+    generated: Option<&str>,
+) -> Result<TableScript, Vec<String>> {
+    let (_, text) = base_of(&file.text);
+    if let Some(generated) = generated.filter(|it| it.trim_end() == text.trim_end()) {
+        return Ok(TableScript { event, text: generated.to_owned(), file: None });
+    }
+    Script::own(&file.text, event, published).map_err(|wrong| {
+        wrong
+            .iter()
+            .map(|one| format!("{}:{}", file.name, one.told(&file.text)))
+            .collect::<Vec<_>>()
+    })?;
+    Ok(TableScript { event, text: file.text.clone(), file: Some(file.name.clone()) })
+}
+
 impl<S: Schema> TablePlanner<'_, S> {
-    /// The file with the script of an event, if the user wrote one.
+    /// The file with the script of an event, if the user wrote one. It is for the columns of today.
     pub(super) fn own_file(&self, event: Event) -> Option<&ScriptFile> {
-        let files = self.version.model.own_scripts.iter();
-        let mut files = files.filter(|((_, of), _)| *of == event);
         let is_it = |table: &str| {
             S::find(self.version.user_tables, table).is_some_and(|(name, _)| name == self.name)
         };
-        files.find(|((table, _), _)| is_it(table)).map(|(_, file)| file)
+        let files = self.version.model.own_scripts.iter().filter(|_| !self.part);
+        let files = files.filter(|((table, of), _)| *of == event && is_it(table));
+        files.map(|(_, file)| file).min_by_key(|file| file.for_all)
     }
 
     /// The `generated` scripts, with those that the user wrote in place of some.
@@ -96,33 +116,34 @@ impl<S: Schema> TablePlanner<'_, S> {
         for event in Event::all() {
             let base = generated.iter().find(|(of, _)| *of == event).map(|(_, text)| text);
             let file = self.own_file(event).filter(|_| self.may_have(event));
-            let Some(file) = file else {
-                let serves = !(only_own && (event.may_be_own() || event.resolves()));
-                match base {
-                    Some(text) if serves => {
-                        scripts.push(TableScript { event, text: text.clone(), file: None });
+            match (file, base) {
+                (Some(file), base) => {
+                    let base = base.filter(|_| !only_own).map(String::as_str);
+                    match taken(file, event, published, base) {
+                        Ok(script) => scripts.push(script),
+                        Err(wrong) => mistakes.extend(wrong),
                     }
-                    Some(_) if event.may_be_own() && !self.part => mistakes.push(format!(
-                        "{name}: {event} is missing; write it, or a file with --{{ignore}}"
-                    )),
-                    _ => {}
                 }
-                continue;
-            };
-            let (_, text) = base_of(&file.text);
-            if base.is_some_and(|base| base.trim_end() == text.trim_end()) && !only_own {
-                let text = base.cloned().unwrap_or_default();
-                scripts.push(TableScript { event, text, file: None });
-                continue;
+                (None, Some(_)) if only_own && event.may_be_own() => {
+                    let write = "write it, or a file with --{ignore}";
+                    mistakes.push(format!("{name}: {event} is missing; {write}"));
+                }
+                (None, Some(_)) if only_own && event.resolves() => {}
+                (None, Some(text)) => {
+                    scripts.push(TableScript { event, text: text.clone(), file: None });
+                }
+                (None, None) => {}
             }
-            if let Err(wrong) = Script::own(&file.text, event, published) {
-                let told =
-                    wrong.iter().map(|one| format!("{}:{}", file.name, one.told(&file.text)));
-                mistakes.extend(told);
-                continue;
-            }
-            let (text, file) = (file.text.clone(), Some(file.name.clone()));
-            scripts.push(TableScript { event, text, file });
+        }
+        if only_own && self.table_model.conflict != ConflictRule::ConsolidatedWins {
+            mistakes.push(format!(
+                "{name}: with scripts = \"own\" nothing carries out the rule {}",
+                self.table_model.conflict
+            ));
+        }
+        if only_own && self.table_model.direction.downloads() {
+            let cursors = "cursors cannot be written yet";
+            mistakes.push(format!("{name}: with scripts = \"own\" it is upload_only: {cursors}"));
         }
         scripts
     }

@@ -56,18 +56,18 @@ pub(crate) struct EventFact {
 #[rustfmt::skip]
 pub(crate) const EVENTS: [EventFact; 9] = {
     use {Event as E, Images as I, Phase as P};
-    const OWN: bool = true;
-    const GENERATED: bool = false;
+    const YOURS: bool = true;
+    const OURS: bool = false;
     [
-        fact(E::UploadInsert, "upload_insert", P::Upload, I::New, OWN),
-        fact(E::UploadUpdate, "upload_update", P::Upload, I::NewAndOld, OWN),
-        fact(E::UploadDelete, "upload_delete", P::Upload, I::NewAndOld, OWN),
-        fact(E::UploadFetch, "upload_fetch", P::Upload, I::New, GENERATED),
-        fact(E::UploadFence, "upload_fence", P::Upload, I::New, GENERATED),
-        fact(E::ResolveConflict, "resolve_conflict", P::Upload, I::NewAndOld, GENERATED),
-        fact(E::ResolveDeleteConflict, "resolve_delete_conflict", P::Upload, I::NewAndOld, GENERATED),
-        fact(E::DownloadCursor, "download_cursor", P::Download, I::None, OWN),
-        fact(E::DownloadDeleteCursor, "download_delete_cursor", P::Download, I::None, OWN),
+        fact(E::UploadInsert, "upload_insert", P::Upload, I::New, YOURS),
+        fact(E::UploadUpdate, "upload_update", P::Upload, I::NewAndOld, YOURS),
+        fact(E::UploadDelete, "upload_delete", P::Upload, I::NewAndOld, YOURS),
+        fact(E::UploadFetch, "upload_fetch", P::Upload, I::New, OURS),
+        fact(E::UploadFence, "upload_fence", P::Upload, I::New, OURS),
+        fact(E::ResolveConflict, "resolve_conflict", P::Upload, I::NewAndOld, OURS),
+        fact(E::ResolveDeleteConflict, "resolve_delete_conflict", P::Upload, I::NewAndOld, OURS),
+        fact(E::DownloadCursor, "download_cursor", P::Download, I::None, OURS),
+        fact(E::DownloadDeleteCursor, "download_delete_cursor", P::Download, I::None, OURS),
     ]
 };
 

@@ -6,21 +6,8 @@
 
 use super::event::{Event, Images};
 use super::lexer::{Token, Tokens};
-use super::{Mistake, Script};
+use super::{Mistake, Own, Script};
 use model::PublishedTable;
-
-/// What only a script of the user's has.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Own {
-    /// The script is there, and does nothing.
-    pub(crate) ignored: bool,
-    /// It is one statement, and the database counts the rows that it changes.
-    pub(crate) counts: bool,
-    /// The statements behind the first.
-    pub(crate) then: Vec<Script>,
-    /// Where each piece begins in the text.
-    pub(super) places: Vec<usize>,
-}
 
 /// The first lines of a script that is there, and does nothing.
 const IGNORED: [&str; 2] = ["--{ignore}", "--{ml_ignore}"];

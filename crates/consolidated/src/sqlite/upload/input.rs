@@ -37,7 +37,8 @@ impl Input<'_> {
         self.connection.execute_batch(sql).map_err(failed("set a savepoint"))
     }
 
-    /// Whether the script for the rows of a batch ignores them. They stay at the remote as they are.
+    /// Whether the script for the rows of a batch ignores them: they stay at the remote as they
+    /// are.
     pub(super) fn ignores(&self, batch: &UploadedRows<'_>) -> bool {
         let script = self.tables[batch.table].script(event_of(batch.change));
         script.is_some_and(Script::is_ignored)

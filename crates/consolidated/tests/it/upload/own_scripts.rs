@@ -277,7 +277,8 @@ fn all_mistakes_are_told_at_once_with_their_places() {
     assert_eq!(
         lines,
         [
-            "scripts/v1/line/upload_insert.sql:1:26: a value is named in braces, such as {r.column}",
+            "scripts/v1/line/upload_insert.sql:1:26: a value is named in braces, such as \
+             {r.column}",
             "scripts/v1/nobody/upload_insert.sql: script version v1 publishes no table nobody",
             "scripts/v1/visit/upload_delete.sql:1:56: there are no batches on SQLite: name values \
              of one row",
