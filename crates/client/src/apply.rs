@@ -51,7 +51,7 @@ mod tests;
 mod uncounted;
 mod values;
 
-use crate::capture::{change_log, undone};
+use crate::capture::{broken, change_log, undone};
 use crate::connection::{LargeCache, begin_immediate, explain, triggers_off};
 use crate::fail_point::fail_point;
 use crate::progress::{self, Agreed};
@@ -152,11 +152,17 @@ fn apply_once(
     let may_return = orphans::may_return(connection, circumstances.tables)?;
     let mut followed = BTreeSet::new();
     let kept = kept_back::any(connection, circumstances.tables)?;
-    if !download.is_empty() || may_return || unchecked || kept {
+    let broken = broken::is_noted(connection).map_err(explain)?;
+    if !download.is_empty() || may_return || unchecked || kept || broken {
         followed = write(connection, download, circumstances, &learned.withheld, (fill, progress))?;
-        if may_hide || unchecked || kept || uncounted::any(connection, download, circumstances)? {
+        let anew = may_hide || unchecked || kept || broken;
+        if anew || uncounted::any(connection, download, circumstances)? {
             orphans::set_aside(connection, circumstances)?;
         }
+    }
+    // Rows that are guarded stay though they are broken.
+    if broken && !circumstances.guards {
+        broken::forget(connection).map_err(explain)?;
     }
     arrivals::keep_uncompared(connection, download, circumstances.tables)?;
     let agreed = Agreed {

@@ -16,6 +16,7 @@
 //! C3. BEFORE triggers record a base before the row is changed. So it is right for any other
 //!     triggers of the table and any order of firing.
 
+pub(crate) mod broken;
 pub(crate) mod change_log;
 mod generation;
 pub(crate) mod triggers;

@@ -16,7 +16,7 @@ pub(crate) mod facts;
 pub(crate) mod partial;
 pub(crate) mod state;
 
-use crate::capture::{change_log, undone};
+use crate::capture::{broken, change_log, undone};
 use crate::connection::{begin_immediate, explain};
 use crate::schema::RemoteTable;
 use crate::schema::history::Arriving;
@@ -160,6 +160,7 @@ pub(crate) fn drop_entries(
     tables: &[RemoteTable],
     frozen: Frozen,
 ) -> rusqlite::Result<()> {
+    broken::note(connection, tables, frozen.generation)?;
     for table in tables.iter().filter(|table| table.uploads()) {
         change_log::drop_generation(connection, table, frozen.generation)?;
     }

@@ -8,7 +8,8 @@
 //! parent.
 //!
 //! A row that refers to one that is set aside is set aside too, because deleting its parent would
-//! delete or change it.
+//! delete or change it. And so is a row that an application has left without its parent, when that
+//! is uploaded (`capture/broken.rs`).
 
 use super::circumstances::{Circumstances, Uploads};
 use super::download::Download;

@@ -1,7 +1,7 @@
 //! Rows without a parent, on real files.
 
 use crate::testing::{Site, int, text};
-use model::Code;
+use model::{Code, Direction};
 
 const SHOP: &str = "CREATE TABLE customer(id INTEGER PRIMARY KEY, name TEXT);
     CREATE TABLE purchase(id INTEGER PRIMARY KEY,
@@ -257,4 +257,95 @@ fn rows_come_back_to_a_parent_that_is_made_here() {
         assert_eq!(waiting(&site), ["1"], "{action}");
         assert_eq!(site.upload(), Vec::<String>::new(), "{action}");
     }
+}
+
+const NONE: Vec<String> = Vec::new();
+
+/// Customers, and what refers to their keys and codes in tables that are only uploaded.
+fn customers() -> Site {
+    let mut site = Site::empty();
+    site.write(
+        "CREATE TABLE customer(name TEXT COLLATE NOCASE PRIMARY KEY, code TEXT UNIQUE);
+         CREATE TABLE purchase(id INTEGER PRIMARY KEY, customer TEXT
+            REFERENCES customer ON DELETE CASCADE, words TEXT);
+         CREATE TABLE card(id INTEGER PRIMARY KEY, code TEXT REFERENCES customer(code));
+         INSERT INTO customer VALUES ('a', 'x'), ('b', 'y');
+         INSERT INTO purchase VALUES (10, 'A', ''), (20, 'B', '');
+         INSERT INTO card VALUES (200, 'y');",
+    );
+    let mut tables = site.all_tables();
+    for table in tables.iter_mut().filter(|table| table.name != "customer") {
+        table.direction = Direction::UploadOnly;
+    }
+    site.publish(&tables);
+    site.settle();
+    site.download().apply().unwrap();
+    site
+}
+
+fn orphans(site: &Site) -> Vec<String> {
+    site.rows("SELECT \"table\", rowid FROM pragma_foreign_key_check ORDER BY 1, 2")
+}
+
+// S4, Trap 26: an application that does not check foreign keys deletes a parent. At the center its
+// children go with it, and nothing is sent of a table that is only uploaded. So they stayed here
+// without their parent, for ever. Likewise a row whose parent only the center has.
+#[test]
+fn what_was_broken_here_and_is_uploaded_waits_for_its_parent() {
+    let cases = [
+        ("DELETE FROM customer WHERE name = 'b'", "2"),
+        ("UPDATE customer SET code = 'z' WHERE name = 'b'", "1"),
+        ("DELETE FROM card; INSERT INTO purchase VALUES (30, 'c', ''), (40, 'd', '')", "2"),
+        ("DELETE FROM card; UPDATE purchase SET customer = 'c' WHERE id = 20", "1"),
+    ];
+    for (breaks, count) in cases {
+        for known_before in [false, true] {
+            let mut site = customers();
+            site.write(&format!("PRAGMA foreign_keys = OFF; {breaks}"));
+            match known_before {
+                true => drop(site.upload()),
+                false => drop(site.freeze()),
+            }
+            site.download().apply().unwrap();
+            assert_eq!(orphans(&site), NONE, "{breaks}");
+            assert_eq!(waiting(&site), [count], "{breaks}");
+            let parents: [&[model::Value]; 3] =
+                [&[text("b"), text("y")], &[text("c"), text("v")], &[text("d"), text("w")]];
+            site.download().upsert("customer", &parents).apply().unwrap();
+            assert_eq!((orphans(&site), waiting(&site)), (NONE, NONE), "{breaks}");
+            assert_eq!(site.upload(), NONE, "{breaks}");
+        }
+    }
+}
+
+// S1, S4, Trap 26: a change of such a row is uploaded first.
+#[test]
+fn what_was_broken_here_waits_when_its_changes_are_uploaded() {
+    let mut site = customers();
+    site.write(
+        "PRAGMA foreign_keys = OFF; DELETE FROM card; DELETE FROM customer WHERE code = 'y'",
+    );
+    site.freeze();
+    site.write("PRAGMA foreign_keys = OFF; UPDATE purchase SET words = 'mine' WHERE id = 20");
+    site.download().apply().unwrap();
+    assert_eq!(orphans(&site), ["'purchase', 20"]);
+    assert_eq!(site.upload(), ["update purchase (20, 'B', '') -> (20, 'B', 'mine')"]);
+    site.download().apply().unwrap();
+    assert_eq!((orphans(&site), waiting(&site)), (NONE, vec!["1".to_owned()]));
+    assert_eq!(site.rows("SELECT id FROM purchase"), ["10"]);
+}
+
+// S3: what breaks no foreign key sets no row aside, and is not looked at again.
+#[test]
+fn what_breaks_no_foreign_key_leaves_nothing_to_look_at() {
+    let mut site = customers();
+    site.write(
+        "INSERT INTO purchase VALUES (30, 'A', ''), (40, NULL, ''); DELETE FROM card;
+         DELETE FROM customer WHERE name = 'b'; UPDATE customer SET code = 'z' WHERE name = 'a'",
+    );
+    site.upload();
+    assert_eq!(site.rows("SELECT value FROM syncline_state WHERE name = 'broken'"), NONE);
+    site.download().apply().unwrap();
+    assert_eq!(site.rows("SELECT id FROM purchase"), ["10", "30", "40"]);
+    assert_eq!(waiting(&site), NONE);
 }
