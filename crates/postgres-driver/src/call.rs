@@ -20,18 +20,25 @@ pub enum Call<'a> {
         parameters: &'a [&'a (dyn ToSql + Sync)],
         /// Its plan is right whatever the tables hold, so the server may keep it.
         keeps_plan: bool,
+        /// Whoever runs it needs to know how many rows it returns, and not the rows.
+        counted: bool,
     },
 }
 
 impl<'a> Call<'a> {
     /// A prepared statement whose parameter types the server infers, and whose plan it may keep.
     pub fn new(sql: &'a str, parameters: &'a [&'a (dyn ToSql + Sync)]) -> Call<'a> {
-        Call::Prepared { sql, types: &[], parameters, keeps_plan: true }
+        Call::Prepared { sql, types: &[], parameters, keeps_plan: true, counted: false }
+    }
+
+    /// The same, of which only the number of its rows matters.
+    pub fn counted(sql: &'a str, parameters: &'a [&'a (dyn ToSql + Sync)]) -> Call<'a> {
+        Call::Prepared { sql, types: &[], parameters, keeps_plan: true, counted: true }
     }
 
     /// The same, but planned each time, for the tables as they are then.
     pub fn planned_anew(sql: &'a str, parameters: &'a [&'a (dyn ToSql + Sync)]) -> Call<'a> {
-        Call::Prepared { sql, types: &[], parameters, keeps_plan: false }
+        Call::Prepared { sql, types: &[], parameters, keeps_plan: false, counted: true }
     }
 }
 

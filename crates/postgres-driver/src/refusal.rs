@@ -13,6 +13,8 @@ pub struct Refusal {
     state: String,
     message: String,
     detail: Option<String>,
+    /// The place in the statement that was sent, in characters from 1.
+    position: Option<usize>,
     /// Where in functions it happened.
     place: Option<String>,
     /// The statement of a function that cannot be read.
@@ -38,6 +40,7 @@ impl Refusal {
                 b'C' => refusal.state = text,
                 b'M' => refusal.message = text,
                 b'D' => refusal.detail = Some(text),
+                b'P' => refusal.position = text.parse().ok(),
                 b'W' => refusal.place = Some(text),
                 b'q' => refusal.statement = Some(text),
                 b's' => refusal.schema = Some(text),
@@ -84,6 +87,11 @@ impl Refusal {
     /// More of it, which often quotes a row.
     pub fn detail(&self) -> Option<&str> {
         self.detail.as_deref()
+    }
+
+    /// The place in the statement that was sent, in characters from 1.
+    pub fn position(&self) -> Option<usize> {
+        self.position
     }
 
     /// Where in functions it happened, a line for each.

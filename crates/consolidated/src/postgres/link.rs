@@ -132,8 +132,8 @@ impl Link {
 
     /// Sends `calls` together and collects what they return.
     ///
-    /// Rows of a call that is planned anew are counted and not handed on, but for their positions
-    /// in the batch: what they look like would be asked only once.
+    /// Rows of a call that is counted are not handed on, but for their positions in the batch: what
+    /// they look like would be asked only once.
     ///
     /// The first failure is reported. Of the later calls, prepared ones were skipped up to the next
     /// [`Call::Simple`]; from there on they have run, or failed with the transaction.
@@ -141,7 +141,7 @@ impl Link {
         let mut answers: Vec<Answer> = calls.iter().map(|_| Answer::default()).collect();
         let affected = self.run(calls, &mut |call, row| {
             match calls[call] {
-                Call::Prepared { keeps_plan: false, .. } => {
+                Call::Prepared { counted: true, .. } => {
                     answers[call].positions.extend(position(row));
                 }
                 _ => answers[call].rows.push(row.to_row()),
@@ -156,6 +156,11 @@ impl Link {
     /// connection is given up: nothing else stops the rows that are still to come.
     pub(super) fn stream(&mut self, calls: &[Call<'_>], each: Rows<'_>) -> Result<(), Fault> {
         self.run(calls, each).map(|_| ())
+    }
+
+    /// Lets the database understand a statement that is not run.
+    pub(super) fn understand(&mut self, sql: &str) -> Result<(), Fault> {
+        self.line().understand(sql)
     }
 
     /// Runs text of one or more statements on its own.

@@ -45,6 +45,21 @@ impl Line {
         self.session.as_ref().is_some_and(|session| !session.is_idle())
     }
 
+    /// Lets the database understand a statement that is not run, and forget it again.
+    pub(in crate::postgres) fn understand(&mut self, sql: &str) -> Result<(), Fault> {
+        let Some(session) = &mut self.session else {
+            return Err(Fault { call: 0, kind: FaultKind::Disconnected });
+        };
+        let understood = session.prepare(&[Call::new(sql, &[])]).map_err(Fault::from);
+        session.forget_statements();
+        self.round_trips += 1;
+        if understood.as_ref().is_err_and(|fault| fault.db().is_none() || fault.is_lost()) {
+            // There may be unread answers (A1).
+            self.session = None;
+        }
+        understood.map(drop)
+    }
+
     /// Sends `calls` together, hands on every row, and counts the rows of each.
     pub(in crate::postgres) fn run(
         &mut self,
