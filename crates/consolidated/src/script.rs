@@ -16,7 +16,8 @@ pub use event::Event;
 pub(crate) use parameter::{Parameter, Relation};
 
 use event::Images;
-use lexer::{Token, Tokens, line_and_column, separated};
+pub(crate) use lexer::line_and_column;
+use lexer::{Token, Tokens, separated};
 use model::{Code, Failure, PublishedTable};
 
 /// A stretch of a script.

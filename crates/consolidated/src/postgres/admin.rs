@@ -4,7 +4,7 @@ use crate::administration::steward::{Doubt, Steward};
 use crate::administration::{Finding, Undeployment};
 use crate::connection::Administration;
 use crate::deploy::{ForeignKey, Intent, format};
-use crate::postgres::connect::Role;
+use crate::postgres::connect::{NO_SEARCH_PATH, Role};
 use crate::postgres::deploy::installed::text;
 use crate::postgres::deploy::plan::{Plan, PostgresSchema};
 use crate::postgres::deploy::tables::{self, UserTable};
@@ -21,9 +21,6 @@ use std::collections::BTreeMap;
 
 /// The schemas of the search path that exist, in their order.
 const SEARCH_PATH: &str = "SELECT unnest(current_schemas(false))::text";
-
-/// From here on every name is written with its schema, by us and by the database.
-const NO_SEARCH_PATH: &str = "SET search_path = pg_catalog";
 
 /// One connection for administration.
 #[derive(Debug)]

@@ -45,6 +45,10 @@ SET enable_indexscan = off; SET jit = off; SET max_parallel_workers_per_gather =
 /// What reads the catalog runs once. To compile it takes seconds, and to run it milliseconds.
 const NOT_COMPILED: &str = "SET jit = off";
 
+/// For administration: from here on every name is written with its schema, by us and by the
+/// database.
+pub(super) const NO_SEARCH_PATH: &str = "SET search_path = pg_catalog";
+
 /// Ends a statement whose client is gone; not every platform has it.
 const NOTICE_LOST_CLIENT: &str = "SET client_connection_check_interval = '5s'";
 

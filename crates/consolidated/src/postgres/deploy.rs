@@ -15,6 +15,7 @@ pub(super) mod check;
 pub(super) mod details;
 pub(super) mod installed;
 pub(super) mod key_spelling;
+pub(super) mod own;
 pub(super) mod plan;
 pub(super) mod remote_ddl;
 pub(super) mod scripts;
@@ -25,6 +26,7 @@ pub(super) mod tables;
 use crate::deploy::Intent;
 use crate::postgres::connect::Role;
 use crate::postgres::deploy::installed::{Installed, one, text};
+use crate::postgres::deploy::own::Moment;
 use crate::postgres::deploy::plan::{Plan, PostgresSchema};
 use crate::postgres::deploy::steps::Step;
 use crate::postgres::download::orphans;
@@ -62,6 +64,7 @@ pub(super) fn deploy(
     dry_run: bool,
     intent: &Intent<'_, PostgresSchema>,
 ) -> Result<Vec<String>, Failure> {
+    own::understand(link, plan, Moment::Before)?;
     if dry_run {
         intent.complete(link, plan)?;
         return Ok(statements(steps::deploy(plan, &Installed::read(link)?).all()));
@@ -81,7 +84,12 @@ pub(super) fn deploy(
 }
 
 /// Runs steps while there is no upload. They come to a new model, which is understood before.
-fn run_held(guard: &mut Link, link: &mut Link, plan: &Plan, steps: &[Step]) -> Result<(), Failure> {
+fn run_held(
+    guard: &mut Link,
+    link: &mut Link,
+    plan: &mut Plan,
+    steps: &[Step],
+) -> Result<(), Failure> {
     let Some((last, before)) = steps.split_last() else { return Ok(()) };
     match before.split_first() {
         // Nothing else is changed: uploads need not wait until the scripts are understood.
@@ -101,10 +109,11 @@ fn run_held(guard: &mut Link, link: &mut Link, plan: &Plan, steps: &[Step]) -> R
 }
 
 /// Lets the database understand every script, above all conditions that people wrote.
-fn prepare_scripts(link: &mut Link, plan: &Plan) -> Result<(), Failure> {
+fn prepare_scripts(link: &mut Link, plan: &mut Plan) -> Result<(), Failure> {
+    own::understand(link, plan, Moment::Behind)?;
     for table in plan.versions.iter().flat_map(|version| &version.tables) {
         let published = &table.published;
-        for script in &table.scripts {
+        for script in table.scripts.iter().filter(|script| script.file.is_none()) {
             let event = script.event.name();
             let script = script.parse(published)?;
             let statement = Statement::of(&script, published, &table.details.columns);

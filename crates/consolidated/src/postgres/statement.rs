@@ -58,20 +58,74 @@ pub(super) struct Statement {
     pub(super) set_based: bool,
     /// The database may keep its plan (`plan_cache.rs`).
     pub(super) keeps_plan: bool,
+    /// Of a script that a user wrote.
+    pub(super) own: Option<OwnStatements>,
 }
+
+/// What only the script of a user has.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct OwnStatements {
+    /// A count of 0 says that a row was not applied.
+    pub(super) counts: bool,
+    /// How many of the slots the first statement has.
+    pub(super) slots: usize,
+    /// The statements behind the first.
+    pub(super) then: Vec<Following>,
+}
+
+/// A statement of a script behind the first.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Following {
+    pub(super) sql: String,
+    /// Where its parameters are among the slots of the script.
+    pub(super) parameters: Vec<usize>,
+}
+
+/// How a statement of a user begins. Statements that begin as ours do note by themselves what they
+/// delete (`tracking.rs`), and a user's must not pass for one.
+const OWN_BEGIN: &str = "\n";
 
 impl Statement {
     /// `script` of `table`, whose columns are of these types.
     pub(super) fn of(script: &Script, table: &PublishedTable, columns: &[ColumnType]) -> Statement {
+        let (mut statement, _) = Statement::rendered(script, table, columns);
+        if script.is_own() {
+            statement.follow(script, table, columns);
+        }
+        statement
+    }
+
+    /// Adds the statements behind the first. Those of one script take a batch in the same way.
+    fn follow(&mut self, script: &Script, table: &PublishedTable, columns: &[ColumnType]) {
+        let (slots, mut then) = (self.slots.len(), Vec::new());
+        for following in script.statements().skip(1) {
+            let (following, _) = Statement::rendered(following, table, columns);
+            self.set_based |= following.set_based;
+            let parameters = following.slots.into_iter().map(|slot| self.number(slot) - 1);
+            then.push(Following { sql: following.sql, parameters: parameters.collect() });
+        }
+        self.own = Some(OwnStatements { counts: script.counts(), slots, then });
+    }
+
+    /// One statement of a script, and where each piece of the script begins in it.
+    pub(super) fn rendered(
+        script: &Script,
+        table: &PublishedTable,
+        columns: &[ColumnType],
+    ) -> (Statement, Vec<usize>) {
+        let begin = if script.is_own() { OWN_BEGIN } else { "" };
         let mut statement = Statement {
-            sql: String::new(),
+            sql: begin.to_owned(),
             slots: Vec::new(),
             set_based: false,
             keeps_plan: false,
+            own: None,
         };
+        let mut begins = Vec::with_capacity(script.pieces.len());
         let asks = |piece: &Piece| matches!(piece, Piece::Text(text) if text.contains(POSITION));
         let numbered = script.pieces.iter().any(asks);
         for piece in &script.pieces {
+            begins.push(statement.sql.len());
             match piece {
                 Piece::Text(text) => statement.sql.push_str(text),
                 Piece::Parameter(at) => {
@@ -85,7 +139,7 @@ impl Statement {
                 }
             }
         }
-        statement
+        (statement, begins)
     }
 
     fn number(&mut self, slot: Slot) -> usize {

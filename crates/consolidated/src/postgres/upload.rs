@@ -19,6 +19,7 @@
 pub(super) mod batch;
 #[cfg(any(test, feature = "bind"))]
 pub(super) mod binding;
+pub(super) mod fence;
 pub(super) mod held;
 pub(super) mod isolation;
 pub(super) mod key_range;

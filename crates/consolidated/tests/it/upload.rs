@@ -10,6 +10,7 @@ mod older_shapes;
 mod orphans;
 mod own_rows;
 mod own_scripts;
+mod own_scripts_postgres;
 mod script_faults;
 mod shapes;
 mod shortfalls_postgres;

@@ -5,8 +5,11 @@ use crate::postgres::deploy::details::TableDetails;
 use crate::postgres::optimize::plan_cache;
 use crate::postgres::optimize::round_trip_proof::RoundTripProof;
 use crate::postgres::statement::Statement;
+use crate::postgres::upload::fence::Fence;
 use crate::postgres::upload::shortfall::seeker::Seeker;
 use crate::script::{Event, Parameter, Script};
+use crate::synchronization::change::Change;
+use crate::upload::uploaded_row::event_of;
 use model::{Code, Failure};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,6 +27,8 @@ pub(in crate::postgres) struct Table {
     pub(in crate::postgres) departed: Option<Statement>,
     /// Finds rows that were not applied; none where that is not sure.
     pub(in crate::postgres) seeker: Option<Seeker>,
+    /// Watches the scripts of users; none where there are none, or no partition.
+    pub(in crate::postgres) fence: Option<Fence>,
 }
 
 impl Table {
@@ -31,9 +36,12 @@ impl Table {
         let (published, columns) = (&deployed.published, &deployed.details.columns);
         let mut statements = HashMap::new();
         let mut claims: Vec<Parameter> = Vec::new();
-        for (event, script) in deployed.scripts() {
+        let scripts = deployed.scripts().iter().filter(|(_, script)| !script.is_ignored());
+        for (event, script) in scripts {
             let mut statement = Statement::of(script, published, columns);
-            statement.keeps_plan = plan_cache::is_kept(&deployed.details.kept, script);
+            // The database decides about the plans of a user's script.
+            statement.keeps_plan = event.is_upload() && script.is_own()
+                || plan_cache::is_kept(&deployed.details.kept, script);
             statements.insert(*event, statement);
             if event.is_upload() {
                 continue;
@@ -52,7 +60,24 @@ impl Table {
         let is_verbatim = verbatim.is_some_and(|verbatim| verbatim.is_about(deployed.scripts()));
         let departed = departed(&deployed);
         let seeker = Seeker::of(&deployed);
-        Table { deployed, statements, claims, is_verbatim, departed, seeker }
+        let fence = Fence::of(&deployed);
+        Table { deployed, statements, claims, is_verbatim, departed, seeker, fence }
+    }
+
+    /// Whether rows with this change go through a script that a user wrote.
+    pub(in crate::postgres) fn is_own(&self, change: Change) -> bool {
+        self.deployed.script(event_of(change)).is_some_and(Script::is_own)
+    }
+
+    /// Whether nothing is done for rows with this change.
+    pub(in crate::postgres) fn ignores(&self, change: Change) -> bool {
+        self.deployed.script(event_of(change)).is_some_and(Script::is_ignored)
+    }
+
+    /// Whether a user wrote some of its upload scripts.
+    pub(in crate::postgres) fn has_own_uploads(&self) -> bool {
+        let mut scripts = self.deployed.scripts().iter();
+        scripts.any(|(event, script)| event.is_upload() && script.is_own())
     }
 
     /// How it is proven that what was uploaded is what is stored; none where it is not.

@@ -172,6 +172,8 @@ impl Schema for PostgresSchema {
 
     fn writes_as_it_likes(details: &mut TableDetails) {
         (details.verbatim, details.stamping, details.remade) = (None, None, true);
+        // It may do what actions of foreign keys do.
+        details.deletes_act = true;
     }
 
     fn tracking(table: &UserTable, wanted: &Wanted) -> Option<Tracking> {

@@ -121,7 +121,8 @@ pub(super) fn statement<'s>(
         rows.sql,
         columns.join(", "),
     );
-    Cow::Owned(Statement { sql, slots, set_based: rows.set_based, keeps_plan: false })
+    let set_based = rows.set_based;
+    Cow::Owned(Statement { sql, slots, set_based, keeps_plan: false, own: None })
 }
 
 /// A column or value of a key as it is compared.

@@ -33,6 +33,10 @@ pub(in crate::postgres) fn are_enough(rows: usize, bytes: usize) -> bool {
 /// Bytes of an array before its elements: dimensions, whether it has NULLs, type, length, bound.
 pub(in crate::postgres) const ARRAY_HEADER: usize = 20;
 
+/// Bytes that a row takes beside its values where it has a statement to itself, here and as
+/// messages.
+const SCALAR_BYTES: usize = 1 << 10;
+
 /// Around questions about rows: a plan that was made for other tables is not kept.
 const PLAN: &str = "SELECT set_config('plan_cache_mode', 'force_custom_plan', true)";
 const PLAN_NO_MORE: &str = "SELECT set_config('plan_cache_mode', 'auto', true)";
@@ -176,6 +180,28 @@ impl<'a> Batch<'a> {
         values.collect()
     }
 
+    /// The statements that change the rows, in their order.
+    pub(in crate::postgres) fn parts(&self) -> impl Iterator<Item = Part<'_>> {
+        let Statement { sql, keeps_plan, own, .. } = self.statement;
+        let (slots, then) = match own {
+            Some(own) => (own.slots, &own.then[..]),
+            None => (self.parameters.len(), &[][..]),
+        };
+        let value = |at: usize| &self.parameters[at] as &(dyn ToSql + Sync);
+        let first =
+            Part { sql, parameters: (0..slots).map(value).collect(), keeps_plan: *keeps_plan };
+        std::iter::once(first).chain(then.iter().map(move |following| Part {
+            sql: &following.sql,
+            parameters: following.parameters.iter().map(|at| value(*at)).collect(),
+            keeps_plan: *keeps_plan,
+        }))
+    }
+
+    /// Whether `affected` says that some rows were not applied.
+    pub(in crate::postgres) fn is_short_by(&self, affected: u64) -> bool {
+        self.statement.own.as_ref().is_none_or(|own| own.counts) && affected < u64::from(self.rows)
+    }
+
     /// The parameters, in order.
     pub(in crate::postgres) fn parameters(&self) -> Vec<&(dyn ToSql + Sync)> {
         self.parameters.iter().map(|parameter| parameter as &(dyn ToSql + Sync)).collect()
@@ -187,7 +213,7 @@ impl<'a> Batch<'a> {
     }
 
     pub(in crate::postgres) fn bytes(&self) -> usize {
-        self.filled() + ARRAY_HEADER
+        self.filled() + if self.statement.set_based { ARRAY_HEADER } else { SCALAR_BYTES }
     }
 }
 
@@ -272,14 +298,26 @@ pub(in crate::postgres) fn query<'a>(
     Call::new(&batch.statement.sql, parameters)
 }
 
-/// The call that changes rows by `batch`.
-pub(in crate::postgres) fn call<'a>(
-    batch: &'a Batch<'_>,
-    parameters: &'a [&'a (dyn ToSql + Sync)],
-) -> Call<'a> {
-    match batch.statement.keeps_plan {
-        true => Call::new(&batch.statement.sql, parameters),
-        false => Call::planned_anew(&batch.statement.sql, parameters),
+/// One of the statements that change the rows of a batch, with its parameters.
+pub(in crate::postgres) struct Part<'b> {
+    sql: &'b str,
+    parameters: Vec<&'b (dyn ToSql + Sync)>,
+    keeps_plan: bool,
+}
+
+impl Part<'_> {
+    pub(in crate::postgres) fn call(&self) -> Call<'_> {
+        match self.keeps_plan {
+            true => Call::counted(self.sql, &self.parameters),
+            false => Call::planned_anew(self.sql, &self.parameters),
+        }
+    }
+
+    /// The call of a question, whose rows are handed on. It is planned for these parameters,
+    /// whatever the plan for others was.
+    pub(in crate::postgres) fn asked(&self) -> Call<'_> {
+        let (sql, types, parameters) = (self.sql, &[][..], &self.parameters[..]);
+        Call::Prepared { sql, types, parameters, keeps_plan: false, counted: false }
     }
 }
 

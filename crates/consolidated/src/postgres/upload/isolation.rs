@@ -10,6 +10,7 @@ pub(in crate::postgres) mod group;
 mod halves;
 pub(super) mod lookup;
 pub(super) mod misspelled;
+mod own;
 pub(super) mod report;
 pub(in crate::postgres) mod state;
 pub(in crate::postgres) mod taken_along;
@@ -72,6 +73,7 @@ impl Isolation<'_, '_> {
         let mut group = misspelled::refuse_misspelled(self, group)?;
         let (table, change) = (group.table, group.change);
         if change == Change::Update
+            && !self.table(table).is_own(change)
             && self.table(table).deployed.details.may_leave
             && let Some(inside) = self.inside(table, change, &group.rows)?
         {

@@ -95,7 +95,9 @@ impl UploadRecord {
             return Ok(());
         }
         let published = |position: usize| &upload.tables[position].deployed.published;
-        let wanted = |position: usize, change| owes[position] && change != Change::Delete;
+        let wanted = |position: usize, change| {
+            owes[position] && change != Change::Delete && !upload.tables[position].ignores(change)
+        };
         each_row(request.batches, &published, wanted, |position, row| {
             self.owe(&row.key(published(position), position))
         })

@@ -3,10 +3,13 @@
 //! The result shows whether it succeeded: whether a statement failed, and how many rows each
 //! statement changed.
 
+use crate::postgres::catalog::table::Table;
 use crate::postgres::identity;
 use crate::postgres::link::{Answer, Call, Link};
 use crate::postgres::optimize::round_trip_proof;
-use crate::postgres::upload::batch::{self, Batch, Numbers, Parcel};
+use crate::postgres::statement::Statement;
+use crate::postgres::upload::batch::{Batch, Numbers, Parcel, Part};
+use crate::postgres::upload::fence::{self, Fence, Seen};
 use crate::postgres::upload::record::UploadRecord;
 use crate::postgres::upload::row_fault;
 use crate::postgres::upload::shape::UploadShape;
@@ -15,7 +18,7 @@ use crate::postgres::upload::stop::{Stop, stopped};
 use crate::postgres::upload::work::Upload;
 use crate::synchronization::change::Change;
 use crate::upload::uploaded_row::{UploadedRow, event_of};
-use model::Failure;
+use model::{Code, Failure};
 
 /// Bytes of parameters that are sent before their answers are awaited. They are held twice, as
 /// parameters and as messages; more of them save one wait for each of the largest batches.
@@ -72,7 +75,11 @@ pub(in crate::postgres) struct Sending<'l, 'a> {
     pub(in crate::postgres) watched: Option<Answer>,
     /// Complete batches, and the one that is being filled.
     ready: Vec<Parcel<'a>>,
+    ready_bytes: usize,
     filling: Option<Parcel<'a>>,
+    /// The runs among them of rows that go through a user's script and must stay within the
+    /// partition.
+    fenced: Vec<FencedRun<'a>>,
     record: UploadRecord,
     failed: bool,
     not_unique: bool,
@@ -111,7 +118,9 @@ impl<'l, 'a> Sending<'l, 'a> {
             locked: None,
             watched: None,
             ready: Vec::new(),
+            ready_bytes: 0,
             filling: None,
+            fenced: Vec::new(),
             record,
             failed: false,
             not_unique: false,
@@ -164,21 +173,48 @@ impl<'l, 'a> Sending<'l, 'a> {
         });
         if !fits {
             self.flush();
-            if self.ready.iter().map(|parcel| parcel.batch.bytes()).sum::<usize>() > FLIGHT_BYTES {
+            if self.ready_bytes > FLIGHT_BYTES {
                 self.send(false)?;
             }
             self.filling = Some(self.parcel(position, row.change)?);
         }
         let Some(parcel) = &mut self.filling else { return Ok(()) };
-        let table = &self.upload.tables[position].deployed.published;
+        let table: &Table = &self.upload.tables[position];
+        let published = &table.deployed.published;
         if let Err(reason) = parcel.batch.add(row) {
-            return Ok(self.record.reject(&row.key(table, position), reason)?);
+            return Ok(self.record.reject(&row.key(published, position), reason)?);
         }
         parcel.numbers.push(number);
+        if parcel.batch.statement.own.is_some()
+            && let Some(Fence(look)) = &table.fence
+        {
+            self.look_at(position, look, row)?;
+        }
         if !self.record.undigested {
-            self.record.echo(table, position, row);
+            self.record.echo(published, position, row);
         }
         Ok(())
+    }
+
+    /// Adds a row of the parcel that is being filled to the run that is looked at.
+    fn look_at(
+        &mut self,
+        position: usize,
+        look: &'a Statement,
+        row: &UploadedRow<'_>,
+    ) -> Result<(), Failure> {
+        let (kind, at) = ((position, row.change), self.ready.len());
+        let goes_on = |run: &FencedRun<'_>| {
+            run.kind == kind && run.last + 1 >= at && (run.last == at || !run.keys.is_full())
+        };
+        if !self.fenced.last().is_some_and(goes_on) {
+            let table = &self.upload.tables[position];
+            let keys = Batch::new(table, look, self.upload.request.session);
+            self.fenced.push(FencedRun { kind, first: at, last: at, keys });
+        }
+        let Some(run) = self.fenced.last_mut() else { return Ok(()) };
+        run.last = at;
+        run.keys.add(row).map_err(|(_, message)| Failure::new(Code::Bug, message))
     }
 
     fn parcel(&self, position: usize, change: Change) -> Result<Parcel<'a>, Failure> {
@@ -197,6 +233,7 @@ impl<'l, 'a> Sending<'l, 'a> {
         self.verbatim &= parcel.batch.verbatim.is_some() && !leaves;
         parcel.batch.finish();
         if parcel.batch.rows > 0 {
+            self.ready_bytes += parcel.batch.bytes();
             self.ready.push(parcel);
         }
     }
@@ -204,7 +241,10 @@ impl<'l, 'a> Sending<'l, 'a> {
     /// Sends what is ready and looks whether every row of it was applied.
     fn send(&mut self, last: bool) -> Result<(), Stop> {
         let ready = std::mem::take(&mut self.ready);
-        let parameters: Vec<_> = ready.iter().map(|parcel| parcel.batch.parameters()).collect();
+        self.ready_bytes = 0;
+        let mut fenced = std::mem::take(&mut self.fenced);
+        fenced.iter_mut().for_each(|run| run.keys.finish());
+        let flown = flown(&ready, &fenced);
         let opening = std::mem::replace(&mut self.opening, Opening::Sent);
         let mut calls = match opening {
             Opening::Transaction(calls) => calls.to_vec(),
@@ -212,14 +252,13 @@ impl<'l, 'a> Sending<'l, 'a> {
             Opening::Sent => Vec::new(),
         };
         let first = calls.len();
-        let each = ready.iter().zip(&parameters);
-        calls.extend(each.map(|(parcel, p)| batch::call(&parcel.batch, p)));
+        calls.extend(flown.iter().map(Flown::call));
         if last {
             calls.push(Call::new(END, &[]));
         }
         let begins = matches!(opening, Opening::Transaction(_));
-        let flown = if begins { self.link.begin(&calls) } else { self.link.flight(&calls) };
-        let mut answers = match flown {
+        let flight = if begins { self.link.begin(&calls) } else { self.link.flight(&calls) };
+        let mut answers = match flight {
             Ok(answers) => answers,
             Err(fault) if begins && fault.call < first => {
                 return Err(identity::lock_failed(LOCK_AT)(fault).into());
@@ -230,15 +269,7 @@ impl<'l, 'a> Sending<'l, 'a> {
             }
             Err(fault) => return Err(stopped("apply the upload")(fault)),
         };
-        let mut short = Vec::new();
-        for (parcel, answer) in ready.iter().zip(&mut answers[first..]) {
-            let (affected, positions) = (answer.affected, std::mem::take(&mut answer.positions));
-            self.verbatim &= affected <= parcel.numbers.len();
-            if affected < parcel.numbers.len() {
-                let alone = self.alone == Some(parcel.numbers.len());
-                short.push(Short { parcel, affected, positions, alone });
-            }
-        }
+        let short = self.judge(&flown, &mut answers[first..])?;
         self.failed |= !self.seeks && !short.is_empty();
         if begins {
             self.watched = (first > WATCH_AT).then(|| answers.swap_remove(WATCH_AT));
@@ -253,4 +284,97 @@ impl<'l, 'a> Sending<'l, 'a> {
         }
         Ok(())
     }
+
+    /// What generated scripts fell short by. Where it is a user's that did, or that left the
+    /// partition, the try has failed.
+    fn judge<'p>(
+        &mut self,
+        flown: &[Flown<'p, 'a>],
+        answers: &mut [Answer],
+    ) -> Result<Vec<Short<'p, 'a>>, Failure> {
+        let (mut short, mut before) = (Vec::new(), Seen::default());
+        for (flown, answer) in flown.iter().zip(answers) {
+            let affected = answer.affected;
+            match &flown.about {
+                About::Rows(parcel) if parcel.batch.statement.own.is_some() => {
+                    self.failed |= parcel.batch.is_short_by(affected);
+                }
+                About::Rows(parcel) => {
+                    self.verbatim &= affected <= parcel.numbers.len();
+                    if parcel.batch.is_short_by(affected) {
+                        let positions = std::mem::take(&mut answer.positions);
+                        let alone = self.alone == Some(parcel.numbers.len());
+                        short.push(Short { parcel, affected, positions, alone });
+                    }
+                }
+                About::Following => {}
+                About::Before => before = Seen::of(answer)?,
+                About::After(run) => {
+                    let (table, change) = run.kind;
+                    let details = &self.upload.tables[table].deployed.details;
+                    let may_leave = change == Change::Update && details.may_leave;
+                    let (rows, seen) = (u64::from(run.keys.rows), (before, Seen::of(answer)?));
+                    self.failed |= fence::breach(may_leave, rows, seen).is_some();
+                }
+            }
+        }
+        Ok(short)
+    }
+}
+
+/// Consecutive parcels of rows that go through one user's script, with a look around them.
+struct FencedRun<'a> {
+    /// The table, and what happened to its rows.
+    kind: (usize, Change),
+    /// Positions of the first and the last parcel in a flight.
+    first: usize,
+    last: usize,
+    /// The keys of the rows.
+    keys: Batch<'a>,
+}
+
+/// A call of a flight with rows.
+struct Flown<'p, 'a> {
+    about: About<'p, 'a>,
+    part: Part<'p>,
+}
+
+/// What it is about.
+enum About<'p, 'a> {
+    /// The statement that applies the rows, or the first of a user's script.
+    Rows(&'p Parcel<'a>),
+    /// Another statement of the script.
+    Following,
+    /// The look before a run.
+    Before,
+    /// The look after it.
+    After(&'p FencedRun<'a>),
+}
+
+impl Flown<'_, '_> {
+    fn call(&self) -> Call<'_> {
+        match self.about {
+            About::Rows(_) | About::Following => self.part.call(),
+            About::Before | About::After(_) => self.part.asked(),
+        }
+    }
+}
+
+/// The calls of the parcels in their order, and the looks around the runs that are fenced.
+fn flown<'p, 'a>(ready: &'p [Parcel<'a>], fenced: &'p [FencedRun<'a>]) -> Vec<Flown<'p, 'a>> {
+    let mut flown = Vec::with_capacity(ready.len());
+    let mut runs = fenced.iter().peekable();
+    for (at, parcel) in ready.iter().enumerate() {
+        if let Some(run) = runs.peek().filter(|run| run.first == at) {
+            flown.extend(run.keys.parts().map(|part| Flown { about: About::Before, part }));
+        }
+        for (number, part) in parcel.batch.parts().enumerate() {
+            let about = if number == 0 { About::Rows(parcel) } else { About::Following };
+            flown.push(Flown { about, part });
+        }
+        if let Some(run) = runs.next_if(|run| run.last == at) {
+            flown.extend(run.keys.parts().map(|part| Flown { about: About::After(run), part }));
+        }
+    }
+    flown
 }

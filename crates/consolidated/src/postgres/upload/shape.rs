@@ -16,6 +16,8 @@ pub(in crate::postgres) struct UploadShape {
     inserts: u64,
     updates: u64,
     deletes: u64,
+    /// Rows for which there is nothing to do. They belong to none of the others.
+    ignored: u64,
     /// Tables and what is written there, parents first.
     written: BTreeSet<(usize, Turn)>,
     /// Whether they were sent in this order.
@@ -38,6 +40,13 @@ impl Turn {
             Change::Delete => None,
         }
     }
+
+    fn change(self) -> Change {
+        match self {
+            Turn::Inserts => Change::Insert,
+            Turn::Updates => Change::Update,
+        }
+    }
 }
 
 impl UploadShape {
@@ -46,6 +55,10 @@ impl UploadShape {
         let mut last = (0, Turn::Inserts);
         (upload.request.batches)(&mut |batch| {
             let count = u64::from(batch.count);
+            if upload.tables[batch.table].ignores(batch.change) {
+                outline.ignored += count;
+                return Ok(());
+            }
             let Some(turn) = Turn::of(batch.change) else {
                 outline.deletes += count;
                 outline.deleted.insert(batch.table);
@@ -65,13 +78,15 @@ impl UploadShape {
     }
 
     /// The tables with rows that deletes of the upload may take along, or change unseen
-    /// (`isolation/taken_along.rs`).
+    /// (`isolation/taken_along.rs`). Where a user's script has put its rows is not known.
     pub(in crate::postgres) fn endangered(&self, upload: Upload<'_>) -> BTreeSet<usize> {
         let deployed = |table: usize| &upload.tables[table].deployed;
         let takes = |child: usize, parent: usize| {
             deployed(child).details.takers.contains(&deployed(parent).published.name)
         };
-        let written = self.written.iter().map(|(table, _)| *table);
+        let generated =
+            |(table, turn): &&(usize, Turn)| !upload.tables[*table].is_own(turn.change());
+        let written = self.written.iter().filter(generated).map(|(table, _)| *table);
         written.filter(|child| self.deleted.iter().any(|parent| takes(*child, *parent))).collect()
     }
 
@@ -99,8 +114,10 @@ impl UploadShape {
         let leaves = |(at, turn): &(usize, Turn)| {
             *turn == Turn::Updates && table(*at).deployed.details.may_leave
         };
+        // Where a user's script falls short is not sought, and that does not concern the others.
+        let sought = |at: usize| table(at).seeker.is_some() || table(at).has_own_uploads();
         !matches!(upload.request.session.held, Held::Older(_))
-            && self.tables().into_iter().all(|at| table(at).seeker.is_some())
+            && self.tables().into_iter().all(sought)
             && (self.is_of_one_kind() || !self.written.iter().any(leaves))
     }
 
@@ -117,10 +134,11 @@ impl UploadShape {
         applied.inserts = self.inserts;
         applied.updates = self.updates;
         applied.deletes = self.deletes;
+        applied.ignored = self.ignored;
     }
 
-    /// Shows every row in the order in which rows are applied: what is written, parents first,
-    /// then deletes, children first, or RESTRICT would stop the parent's.
+    /// Shows every row that is not ignored, in the order in which rows are applied: what is
+    /// written, parents first, then deletes, children first, or RESTRICT would stop the parent's.
     pub(in crate::postgres) fn visit(
         &self,
         upload: Upload<'_>,
@@ -152,7 +170,8 @@ fn pass(
     wanted: &dyn Fn(usize, Change) -> bool,
 ) -> Result<(), Stop> {
     each_batch(upload.request.batches, |batch| {
-        if !wanted(batch.table, batch.change) {
+        let ignored = upload.tables[batch.table].ignores(batch.change);
+        if ignored || !wanted(batch.table, batch.change) {
             return Ok(());
         }
         let width = upload.tables[batch.table].deployed.published.width();

@@ -33,7 +33,7 @@ fn misspelled(table: &Table, spelling: &KeySpelling, old: bool) -> Statement {
         selected.join(", "),
         conditions.join("\n    OR "),
     );
-    Statement { sql, slots, set_based: true, keeps_plan: false }
+    Statement { sql, slots, set_based: true, keeps_plan: false, own: None }
 }
 
 /// Rejects the rows of `group` whose key the database spells otherwise, and returns the others.

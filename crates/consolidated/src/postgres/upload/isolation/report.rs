@@ -107,7 +107,7 @@ impl Isolation<'_, '_> {
         Ok(row.key(&self.table(table).deployed.published, table))
     }
 
-    /// Lets a row wait until others are applied.
+    /// Lets a row wait until others are applied; not one of a user's script, whose order counts.
     pub(in crate::postgres) fn park(
         &mut self,
         table: usize,
@@ -115,6 +115,9 @@ impl Isolation<'_, '_> {
         bytes: &[u8],
         reason: Reason,
     ) -> Result<(), Failure> {
+        if self.table(table).is_own(change) {
+            return self.reject(table, change, bytes, reason);
+        }
         let (change, row) = self.original(table, change, bytes)?;
         let row = WaitingRow { table, change, row: row.into_owned(), reason };
         match self.waiting_rows.push(row) {

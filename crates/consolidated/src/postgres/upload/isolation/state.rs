@@ -4,8 +4,8 @@
 
 use crate::postgres::catalog::table::Table;
 use crate::postgres::errors::script_failed;
-use crate::postgres::link::{Call, Link};
-use crate::postgres::upload::batch::{self, Batch, Reason};
+use crate::postgres::link::{Answer, Call, Link};
+use crate::postgres::upload::batch::{self, Batch, Part, Reason};
 use crate::postgres::upload::record::UploadRecord;
 use crate::postgres::upload::row_fault::{RowFault, log_detail, may_collide, row_fault};
 use crate::postgres::upload::stop::{Stop, stopped};
@@ -93,26 +93,38 @@ impl<'l, 'a> Isolation<'l, 'a> {
     ) -> Result<Ran, Stop> {
         let statement = self.table(table).required(event)?;
         let batches = batch::batches(self.table(table), statement, self.upload, change, rows)?;
+        let parts: Vec<_> = batches.iter().flat_map(Batch::parts).collect();
+        let calls: Vec<_> = parts.iter().map(Part::call).collect();
+        Ok(match self.fly((table, event), &calls, rows.len() == 1)? {
+            Ok(answers) => Ran::Affected(answers.iter().map(|answer| answer.affected).sum()),
+            Err(fault) => Ran::Fault(fault),
+        })
+    }
+
+    /// Sends the calls of a script inside a savepoint, for one row or for several.
+    pub(super) fn fly(
+        &mut self,
+        (table, event): (usize, Event),
+        script: &[Call<'_>],
+        is_one: bool,
+    ) -> Result<Result<Vec<Answer>, RowFault>, Stop> {
         // A statement is prepared before the flight. A failed transaction that is undone within the
         // flight would refuse it.
         if self.prepared.insert((table, event)) && self.before == UNDO {
             self.flush()?;
         }
         let begin = format!("{} SAVEPOINT isolated", std::mem::take(&mut self.before));
-        let parameters: Vec<_> = batches.iter().map(Batch::parameters).collect();
         let mut calls = vec![Call::Simple(&begin)];
-        calls.extend(batches.iter().zip(&parameters).map(|(batch, p)| batch::call(batch, p)));
+        calls.extend_from_slice(script);
         match self.link.flight(&calls) {
-            Ok(answers) => {
-                Ok(Ran::Affected(answers[1..].iter().map(|answer| answer.affected).sum()))
-            }
+            Ok(mut answers) => Ok(Ok(answers.split_off(1))),
             Err(fault) => match row_fault(&fault) {
                 Some(row_fault) => {
-                    if rows.len() == 1 && self.details_logged < DETAILS_MAX {
+                    if is_one && self.details_logged < DETAILS_MAX {
                         let name = &self.table(table).deployed.published.name;
                         self.details_logged += u32::from(log_detail(&fault, name));
                     }
-                    Ok(Ran::Fault(row_fault))
+                    Ok(Err(row_fault))
                 }
                 None if may_collide(&fault) => Err(stopped("apply rows one by one")(fault)),
                 None => {

@@ -24,7 +24,8 @@ pub(in crate::postgres) fn reject(
     }
     let (upload, mut gathering) = (isolation.upload, Gathering::default());
     outline.visit(upload, &mut |table, row| {
-        if row.change == Change::Delete || !endangered.contains(&table) {
+        let is_own = upload.tables[table].is_own(row.change);
+        if row.change == Change::Delete || is_own || !endangered.contains(&table) {
             return Ok(());
         }
         let published = &upload.tables[table].deployed.published;

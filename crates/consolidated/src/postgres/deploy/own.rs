@@ -1,0 +1,121 @@
+//! Lets the database understand the scripts that users wrote.
+//!
+//! What it does not understand is a mistake in a file, with its line and column. All of them are
+//! told at once, before anything is changed.
+
+use crate::deploy::own::{TableScript, refused};
+use crate::postgres::connect::NO_SEARCH_PATH;
+use crate::postgres::deploy::details::TableDetails;
+use crate::postgres::deploy::plan::Plan;
+use crate::postgres::errors::{Fault, code};
+use crate::postgres::link::Link;
+use crate::postgres::statement::Statement;
+use crate::script::{Parameter, Piece, Script, line_and_column};
+use model::{Code, Failure, PublishedTable};
+use postgres_driver::Refusal;
+
+/// When the scripts are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::postgres) enum Moment {
+    /// Before anything is changed: what this deployment makes may be missing.
+    Before,
+    /// When all is there but the new model.
+    Behind,
+}
+
+/// Refuses a plan in which a user's script is wrong.
+pub(in crate::postgres) fn understand(
+    link: &mut Link,
+    plan: &mut Plan,
+    moment: Moment,
+) -> Result<(), Failure> {
+    let mut mistakes = Vec::new();
+    for table in plan.versions.iter().flat_map(|version| &version.tables) {
+        for script in table.scripts.iter().filter(|script| script.file.is_some()) {
+            let table = (&table.published, &table.details);
+            mistakes.extend(mistakes_of(link, script, table, moment)?);
+        }
+    }
+    plan.mistakes.extend(mistakes);
+    refused(&plan.mistakes)
+}
+
+/// What is wrong with one script, each with its place.
+fn mistakes_of(
+    link: &mut Link,
+    script: &TableScript,
+    (published, details): (&PublishedTable, &TableDetails),
+    moment: Moment,
+) -> Result<Vec<String>, Failure> {
+    let whole = script.parse(published)?;
+    let mut found = Vec::new();
+    for one in whole.statements() {
+        let (statement, begins) = Statement::rendered(one, published, &details.columns);
+        if let Some(piece) = row_among_sets(&whole, one) {
+            let why = "a script that names a batch cannot name the values of one row";
+            found.push((one.place_of(begins[piece], &begins), why.to_owned()));
+            continue;
+        }
+        let Err(fault) = understood(link, &statement.sql) else { continue };
+        let Some(refusal) = fault.db().filter(|refusal| is_mistake(refusal)) else {
+            return Err(fault.failure(format_args!("understand {}", script.event)));
+        };
+        if moment == Moment::Before && may_be_ours(refusal) {
+            continue;
+        }
+        let at = place_in(&statement.sql, refusal);
+        found.push((one.place_of(at, &begins), refusal.message().to_owned()));
+    }
+    let file = script.file.as_deref().unwrap_or_default();
+    let told = found.into_iter().map(|(at, message)| {
+        let (line, column) = line_and_column(&script.text, at);
+        format!("{file}:{line}:{column}: {message}")
+    });
+    Ok(told.collect())
+}
+
+/// The names of a script are looked up as for an upload.
+fn understood(link: &mut Link, sql: &str) -> Result<(), Fault> {
+    link.batch("RESET search_path")?;
+    let understood = link.understand(sql);
+    if !link.is_lost() {
+        link.batch(NO_SEARCH_PATH)?;
+    }
+    understood
+}
+
+/// A value of one row in a script that takes a whole batch: its piece in the statement `one`.
+fn row_among_sets(whole: &Script, one: &Script) -> Option<usize> {
+    let is_set = |piece: &Piece| matches!(piece, Piece::Relation(_));
+    if !whole.statements().any(|statement| statement.pieces.iter().any(is_set)) {
+        return None;
+    }
+    one.pieces.iter().position(|piece| match piece {
+        Piece::Parameter(at) => {
+            matches!(one.parameters[*at], Parameter::New(_) | Parameter::Old(_))
+        }
+        Piece::Text(_) | Piece::Relation(_) => false,
+    })
+}
+
+/// Whether the script is to blame, and not the state of the database.
+fn is_mistake(refusal: &Refusal) -> bool {
+    refusal.state().starts_with("42") || code(refusal.state()) == Code::ScriptFailed
+}
+
+/// Whether it is about something of ours that is not there: a schema, a table or a column.
+fn may_be_ours(refusal: &Refusal) -> bool {
+    matches!(refusal.state(), "3F000" | "42P01" | "42703") && refusal.message().contains("syncline")
+}
+
+/// The position of a refusal in the statement, in bytes; its first word where the database names
+/// none.
+fn place_in(sql: &str, refusal: &Refusal) -> usize {
+    match refusal.position() {
+        Some(position) => {
+            let found = sql.char_indices().nth(position.saturating_sub(1));
+            found.map_or(sql.len(), |(at, _)| at)
+        }
+        None => sql.len() - sql.trim_start().len(),
+    }
+}
