@@ -12,6 +12,9 @@
 //! The arrays of a batch have the same length, so the sets advance together, row by row. One
 //! function with several arguments in `FROM` would first store all rows. A script that names
 //! [`POSITION`] gets the place of each row in the batch as one more set.
+//!
+//! The script of a user may have several statements. They share the values of a batch, and each has
+//! parameters of its own among them.
 
 use crate::postgres::values::ColumnType;
 use crate::quote::ident;

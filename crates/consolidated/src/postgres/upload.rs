@@ -6,6 +6,7 @@
 //! upload would pay for a savepoint. Rows that were not applied, and only these, are found and
 //! resolved after the others (`shortfall.rs`). Only if a statement fails, everything is undone and
 //! done again with *isolation of faults* (`isolation.rs`), which finds the rows at fault.
+//! Rows of a script that a user wrote take the same two roads (`fence.rs`, `isolation/own.rs`).
 //! `isolation/conflict.rs` resolves a row that did not find what it expected, and `record.rs` notes
 //! what became of the upload.
 //!

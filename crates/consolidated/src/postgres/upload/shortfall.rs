@@ -11,7 +11,8 @@
 //!     is undone, and its faults isolated.
 //! G2. It makes no difference for these rows that the others are applied first: no trigger or rule
 //!     of a user sees the rows, no action of a foreign key changes them, and none of them leaves
-//!     the partition before others that need it.
+//!     the partition before others that need it. A user's script in the same upload may see the
+//!     center without them.
 
 pub(in crate::postgres) mod missed;
 pub(in crate::postgres) mod seeker;
