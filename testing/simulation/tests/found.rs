@@ -136,3 +136,14 @@ fn a_child_that_was_deleted_after_it_moved_blocks_no_remote() {
     let without = "t0.options,t0.nocase,t0.rule,t1.r1,t1.rows,t1.rule";
     check(303181, "0,2,5,79,95,107,114,116-118", without);
 }
+
+// S4, Trap 26: rows of a table that is only uploaded refer to nothing, because an application does
+// not check foreign keys. No download says anything of them.
+#[test]
+fn what_an_application_has_broken_is_set_aside() {
+    let without = "t0.unique,t0.options,t0.nocase,t0.rows,t1.rows,t1.rule";
+    check(700565, "69,73,90,122,147,151", without);
+    let without = "t3,t0,t1.r0,t1.actions,t1.options,t2.r1,t2.r2,t2.actions,t2.options,t2.rows,\
+                   t2.rule,t3.options";
+    check(910241, "61,78,97,101,195,198", without);
+}

@@ -61,7 +61,8 @@ pub(crate) struct Arriving {
     /// Columns that the file had before they were published. What lies in them was never uploaded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) own: Vec<String>,
-    /// Nothing of the table comes, and its rows may break foreign keys that its new definition has.
+    /// Nothing of the table comes, and its rows may break foreign keys. Its new definition may have
+    /// others, and nothing recorded what was written while it was not published.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) unchecked: bool,
 }

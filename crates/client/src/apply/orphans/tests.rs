@@ -349,3 +349,20 @@ fn what_breaks_no_foreign_key_leaves_nothing_to_look_at() {
     assert_eq!(site.rows("SELECT id FROM purchase"), ["10", "30", "40"]);
     assert_eq!(waiting(&site), NONE);
 }
+
+// S4, Trap 26: the same while the table was not published. Nothing recorded that it was written to.
+#[test]
+fn what_was_broken_while_nothing_was_captured_waits_for_its_parent() {
+    let mut site = customers();
+    let published = site.tables().iter().map(|table| table.published.clone()).collect::<Vec<_>>();
+    let without = published.iter().filter(|table| table.name != "purchase").cloned();
+    site.publish(&without.collect::<Vec<_>>());
+    site.write("PRAGMA foreign_keys = OFF; INSERT INTO purchase VALUES (30, 'c', '')");
+    site.publish(&published);
+    // One more change of the tables comes before the download.
+    site.publish(&published);
+    site.download().apply().unwrap();
+    assert_eq!((orphans(&site), waiting(&site)), (NONE, vec!["1".to_owned()]));
+    site.download().upsert("customer", &[&[text("c"), text("v")]]).apply().unwrap();
+    assert_eq!(site.rows("SELECT id FROM purchase"), ["10", "20", "30"]);
+}

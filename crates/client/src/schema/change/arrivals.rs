@@ -47,7 +47,7 @@ pub(super) fn expect(
             // Nothing arrives now. What a download has to compare waits until there is one.
             arriving.unseen.clear();
             arriving.own.clear();
-            arriving.unchecked = heir.changes();
+            arriving.unchecked |= heir.changes() || held.former;
         }
         if arriving != Arriving::default() {
             history.arriving.insert(name.clone(), arriving);
