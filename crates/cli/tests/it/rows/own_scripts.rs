@@ -29,9 +29,7 @@ fn worlds() -> [World; 2] {
     let on_sqlite = World::without_deployment(PROGRAM, TABLES);
     let on_postgres = World::on_database(PROGRAM, database);
     deploy(&on_sqlite, "sqlite:consolidated.db");
-    if false {
-        deploy(&on_postgres, &url);
-    }
+    deploy(&on_postgres, &url);
     [on_sqlite, on_postgres]
 }
 
@@ -67,7 +65,7 @@ const DEPLOYED: &str = "nothing to do";
 
 #[test]
 fn an_own_script_sets_what_the_remote_does_not_know() {
-    for world in worlds().into_iter().take(1) {
+    for world in worlds() {
         let server = world.serve();
         world.sync("ann", &server);
         sql(&world.remote("ann"), "INSERT INTO visit VALUES (9, 'n'), (10, 'm')");
@@ -88,7 +86,7 @@ fn an_own_script_sets_what_the_remote_does_not_know() {
 
 #[test]
 fn exported_scripts_are_generated_until_they_are_changed() {
-    for world in worlds().into_iter().take(1) {
+    for world in worlds() {
         let exported = world.syncline.ok(&["scripts", "export"]);
         assert!(exported.contains("scripts/v1/odd%20name/upload_update.sql\n"), "{exported}");
         assert!(!exported.contains("visit/upload_insert.sql"), "a file is not overwritten");
@@ -135,7 +133,7 @@ fn one_table_or_event_is_exported_and_unknown_ones_are_refused() {
 
 #[test]
 fn every_mistake_is_a_line_with_its_place_and_nothing_is_deployed() {
-    for world in worlds().into_iter().take(1) {
+    for world in worlds() {
         let before = world.syncline.ok(&["scripts", "show"]);
         write(&world, "v1/visit/upload_inset.sql", "SELECT 1");
         write(&world, "v1/visit/upload_update.sql", "UPDATE visit SET note = 'x';\nCOMMIT;");
@@ -168,7 +166,7 @@ fn every_mistake_is_a_line_with_its_place_and_nothing_is_deployed() {
 // What is ignored stays at the remote until the center's row changes, and is told.
 #[test]
 fn ignored_rows_are_counted_and_stay_at_the_remote() {
-    for world in worlds().into_iter().take(1) {
+    for world in worlds() {
         write(&world, "_all/visit/upload_update.sql", "--{ml_ignore} the office decides");
         write(&world, "_all/nobody/upload_update.sql", "--{ignore}");
         let words = "visit: upload_update is ignored: rows may differ";
