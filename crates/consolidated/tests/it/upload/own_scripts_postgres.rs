@@ -276,7 +276,8 @@ fn a_users_script_is_not_planned_for_each_row() {
 #[test]
 fn a_change_of_a_row_that_a_script_stored_otherwise_is_no_conflict() {
     let put = ("t", INSERT, "INSERT INTO t (id, n) VALUES ({r.id}, 2 * {r.n})");
-    let (mut center, mut remote) = center(SCHEMA, "[table.t]\n", &[put, SET]);
+    let schema = "CREATE TABLE t (id integer PRIMARY KEY, n integer)";
+    let (mut center, mut remote) = center(schema, "[table.t]\n", &[put, SET]);
     center.upload(&mut remote, &[insert(1, 10)]).unwrap();
     let applied = center.upload(&mut remote, &[update(1, 10, 11)]).unwrap();
     assert_eq!(outcome(&applied), ([0, 1, 0], [0, 0, 0]));
@@ -420,6 +421,35 @@ fn a_row_leaves_by_a_users_script_only_where_it_may() {
     assert_eq!(outcome(&applied), ([1, 2, 0], [0, 2, 0]));
     assert_eq!(rejects(&download).len(), 2);
     assert_eq!(rows(&center), "1=2,2=1,3=2,4=1,7=2,8=2");
+}
+
+/// An update may insert where a user says so; what leaves must have been inside.
+// S7
+#[test]
+fn a_row_that_was_nowhere_does_not_leave() {
+    let upsert = "INSERT INTO t (id, n) VALUES ({o.id}, {r.n})
+        ON CONFLICT (id) DO UPDATE SET n = excluded.n";
+    let (mut center, mut remote) = center(SHOP, &fence(true), &[("t", UPDATE, upsert)]);
+    let changes = [update(1, 1, 2), update(9, 1, 2), update(6, 1, 1)];
+    let (applied, download) = center.synchronize(&mut remote, &changes);
+    assert_eq!(outcome(&applied), ([0, 3, 0], [0, 1, 0]));
+    assert_eq!(rejects(&download), [format!("9 E{}", Code::RowOutsideSubscription.number())]);
+    assert_eq!(rows(&center), "1=2,2=1,3=1,6=1,7=2,8=2");
+}
+
+/// Rows that left were kept until all others were applied.
+// S6, S7
+#[test]
+fn a_row_that_leaves_by_a_users_script_keeps_its_turn() {
+    let schema = format!("{SCHEMA} INSERT INTO t VALUES (1, 1), (2, 1), (3, 1); DELETE FROM audit");
+    let (mut center, mut remote) = center(&schema, &fence(true), &[ALL_SET]);
+    let changes = [update(2, 1, 2), update(1, 1, 13), update(3, 1, 1)];
+    let (applied, download) = center.synchronize(&mut remote, &changes);
+    assert_eq!(
+        (outcome(&applied), rejects(&download)),
+        (([0, 3, 0], [0, 1, 0]), vec!["1 E7002".into()])
+    );
+    assert_eq!(audited(&center), "2,3");
 }
 
 /// The fence costs no exchange of its own.
