@@ -16,6 +16,7 @@ use bytes::BytesMut;
 use model::{Code, Failure, ValueRef};
 use postgres_types::{IsNull, ToSql, Type, to_sql_checked};
 use std::error::Error;
+use std::fmt::Display;
 
 /// Most bytes of one statement's parameters; PostgreSQL's messages end at 1 GB (trap 16). One row
 /// may exceed it, and a frame bounds that.
@@ -113,6 +114,9 @@ impl<'a> Batch<'a> {
         if let Some(reason) = misspelled_key(self.table, row) {
             return Err(reason);
         }
+        if self.statement.own.is_some() {
+            fits(self.table, row)?;
+        }
         self.marks.clear();
         self.marks.extend(self.parameters.iter().map(|parameter| parameter.bytes.len()));
         for (position, slot) in self.statement.slots.iter().enumerate() {
@@ -126,11 +130,7 @@ impl<'a> Batch<'a> {
                 for (parameter, mark) in self.parameters.iter_mut().zip(&self.marks) {
                     parameter.bytes.truncate(*mark);
                 }
-                let name = &self.table.deployed.published.columns[at];
-                return Err((
-                    Code::RowRefused,
-                    format!("column {name}: {} {misfit}", value.display()),
-                ));
+                return Err(unfit(self.table, at, value, &misfit));
             }
             if let Some(verbatim) = self.verbatim {
                 let element = &self.parameters[position].bytes[self.marks[position]..];
@@ -319,6 +319,27 @@ impl Part<'_> {
         let (sql, types, parameters) = (self.sql, &[][..], &self.parameters[..]);
         Call::Prepared { sql, types, parameters, keeps_plan: false, counted: false }
     }
+}
+
+/// Whether all columns can hold their values. A user's script may name none of them, but what looks
+/// at the row later does.
+fn fits(table: &Table, row: &UploadedRow<'_>) -> Result<(), Reason> {
+    let mut element = Vec::new();
+    for (at, column) in table.deployed.details.columns.iter().enumerate() {
+        for value in [row.new[at], row.old[at]] {
+            element.clear();
+            column
+                .write_element(value, &mut element)
+                .map_err(|misfit| unfit(table, at, value, &misfit))?;
+        }
+    }
+    Ok(())
+}
+
+/// Why a row is rejected with a value that its column cannot hold.
+fn unfit(table: &Table, at: usize, value: ValueRef<'_>, misfit: &impl Display) -> Reason {
+    let name = &table.deployed.published.columns[at];
+    (Code::RowRefused, format!("column {name}: {} {misfit}", value.display()))
 }
 
 /// A key that the database would spell otherwise, which makes it another key at the remote.

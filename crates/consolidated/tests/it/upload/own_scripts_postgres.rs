@@ -256,6 +256,19 @@ fn a_thousand_rows_one_by_one_take_few_exchanges() {
     assert_eq!(center.value("SELECT count(*) FROM t"), int(2000));
 }
 
+/// What reads the row again names all its columns: the upload failed, again and again.
+// S1, S11
+#[test]
+fn a_value_that_no_column_holds_is_refused_although_the_script_does_not_name_it() {
+    let put = ("t", INSERT, "INSERT INTO t (id) SELECT {r.id}::integer WHERE {r.id} <> 2");
+    for tables in ["[table.t]\n", "[table.t]\nconflict = \"remote_wins\"\n", &fence(false)] {
+        let (mut center, mut remote) = center(SCHEMA, tables, &[put]);
+        let odd = Upload::Insert("t", vec![int(2), text("odd")]);
+        let applied = center.upload(&mut remote, &[odd]).unwrap();
+        assert_eq!(outcome(&applied), ([1, 0, 0], [0, 1, 0]), "{tables}");
+    }
+}
+
 /// A function that is said to be immutable runs whenever a plan is made.
 #[test]
 fn a_users_script_is_not_planned_for_each_row() {
