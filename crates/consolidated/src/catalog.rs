@@ -37,10 +37,6 @@ const SCHEMAS_MAX: usize = 64;
 /// The option of a script version whose downloads are to be acknowledged at once.
 pub(crate) const ACKNOWLEDGE: &str = "acknowledge";
 
-/// Where a stored script comes from: the model, or a user.
-pub(crate) const GENERATED: &str = "generated";
-pub(crate) const OWN: &str = "own";
-
 /// A deployment.
 #[derive(Debug)]
 pub(crate) struct Catalog<D> {
@@ -86,8 +82,8 @@ pub(crate) struct DeployedRows {
     pub(crate) publications: Vec<(String, String, String)>,
     /// Script version, table as JSON, conflict rule, details as JSON; parents first.
     pub(crate) tables: Vec<(String, String, String, String)>,
-    /// Script version, table, event, text, origin.
-    pub(crate) scripts: Vec<(String, String, String, String, String)>,
+    /// Script version, table, event, text.
+    pub(crate) scripts: Vec<(String, String, String, String)>,
     pub(crate) shapes: Vec<ShapeRow>,
     pub(crate) held: Vec<HeldRow>,
 }
@@ -300,12 +296,12 @@ fn tables<D: DeserializeOwned>(
         let (conflict_rule, scripts) = (rule.clone(), BTreeMap::new());
         tables.push(CatalogTable { published, outward, conflict_rule, details, scripts });
     }
-    for (_, name, event, text, origin) in rows.scripts.iter().filter(|row| row.0 == version) {
+    for (_, name, event, text) in rows.scripts.iter().filter(|row| row.0 == version) {
         let event = Event::from_name(event).ok_or_else(|| {
             Failure::new(Code::ScriptFailed, format!("table {name} has an unknown event {event}"))
         })?;
         if let Some(table) = places.get(name).and_then(|place| tables.get_mut(*place)) {
-            let script = script_of(text, event, origin == OWN, &table.published)?;
+            let script = script_of(text, event, &table.published)?;
             table.scripts.insert(event, script);
         }
     }

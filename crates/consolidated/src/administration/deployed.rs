@@ -1,14 +1,14 @@
 //! What is deployed, for people: scripts and publications.
 
 use super::StoredScript;
-use crate::catalog::OWN;
+use crate::deploy::own;
 use crate::script::Event;
 use crate::sql::{Sql, text};
 use model::{Code, Failure, PublicationName, ScriptVersion};
 
 /// Every script, in the order of versions, tables and events.
 pub(super) fn scripts<Q: Sql>(sql: &mut Q) -> Result<Vec<StoredScript>, Failure> {
-    let query = "SELECT s.script_version, s.table_name, s.event, s.script, s.origin
+    let query = "SELECT s.script_version, s.table_name, s.event, s.script
                  FROM {}syncline_script AS s
                  JOIN {}syncline_script_version AS v ON v.script_version = s.script_version
                  JOIN {}syncline_table AS t
@@ -16,12 +16,12 @@ pub(super) fn scripts<Q: Sql>(sql: &mut Q) -> Result<Vec<StoredScript>, Failure>
                  ORDER BY v.position, t.position";
     let mut scripts = Vec::new();
     for row in sql.bookkeep("read the scripts", query, &[])? {
-        let [version, table, event, script, origin] =
-            [0, 1, 2, 3, 4].map(|column| text(&row, column));
+        let [version, table, event, script] = [0, 1, 2, 3].map(|column| text(&row, column));
         let event = Event::from_name(&event)
             .ok_or_else(|| Failure::new(Code::ScriptFailed, format!("unknown event {event}")))?;
         let script_version = ScriptVersion::new(version)?;
-        let own = origin == OWN;
+        let (own, script) = own::read(&script);
+        let script = script.to_owned();
         scripts.push(StoredScript { script_version, table, event, script, own });
     }
     order_by_event(&mut scripts);

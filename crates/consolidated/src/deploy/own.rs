@@ -30,17 +30,31 @@ impl TableScript {
     }
 
     pub(crate) fn parse(&self, table: &PublishedTable) -> Result<Script, Failure> {
-        script_of(&self.text, self.event, self.file.is_some(), table)
+        script_of(&stored(self), self.event, table)
     }
 }
 
-/// Understands a script that is deployed.
+/// How the stored text of a script begins that a user wrote. A generated one never begins so.
+const OWN: &str = "-- syncline: own\n";
+
+/// The text that is stored.
+pub(crate) fn stored(script: &TableScript) -> String {
+    let own = if script.file.is_some() { OWN } else { "" };
+    format!("{own}{}", script.text)
+}
+
+/// Whether a user wrote a stored script, and its text.
+pub(crate) fn read(stored: &str) -> (bool, &str) {
+    stored.strip_prefix(OWN).map_or((false, stored), |text| (true, text))
+}
+
+/// Understands a script that is stored.
 pub(crate) fn script_of(
-    text: &str,
+    stored: &str,
     event: Event,
-    own: bool,
     table: &PublishedTable,
 ) -> Result<Script, Failure> {
+    let (own, text) = read(stored);
     if !own {
         return Script::parse(text, table);
     }

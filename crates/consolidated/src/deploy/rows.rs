@@ -1,8 +1,9 @@
 //! The rows that say what is deployed, each as the statement that inserts it.
 
+use super::own;
 use super::plan::{Plan, VersionPlan};
 use super::schema::Schema;
-use crate::catalog::{ACKNOWLEDGE, GENERATED, OWN};
+use crate::catalog::ACKNOWLEDGE;
 use crate::quote::literal;
 use crate::sql::{Sql, TextRow, Words};
 use model::Failure;
@@ -18,7 +19,7 @@ const TABLES: [(&str, &str, bool); 5] = [
         "script_version, table_name, published, conflict_rule, details, CAST(position AS text)",
         true,
     ),
-    ("syncline_script", "script_version, table_name, event, script, origin", false),
+    ("syncline_script", "script_version, table_name, event, script", false),
 ];
 
 /// What is deployed.
@@ -77,9 +78,8 @@ fn version_rows<S: Schema>(position: usize, version: &VersionPlan<S>, prefix: &s
         let values = [name, &table.published.name, &published, &table.conflict_rule, &details];
         rows.push(insert("syncline_table", &values, Some(position)));
         for script in &table.scripts {
-            let origin = if script.file.is_some() { OWN } else { GENERATED };
-            let (event, text) = (script.event.name(), script.text.as_str());
-            let values = [name, &table.published.name, event, text, origin];
+            let stored = own::stored(script);
+            let values = [name, &table.published.name, script.event.name(), &stored];
             rows.push(insert("syncline_script", &values, None));
         }
     }

@@ -27,7 +27,7 @@ const READ: [&str; 9] = [
      ORDER BY publication",
     "SELECT script_version, published, conflict_rule, details FROM syncline.syncline_table
      ORDER BY position",
-    "SELECT script_version, table_name, event, script, origin FROM syncline.syncline_script",
+    "SELECT script_version, table_name, event, script FROM syncline.syncline_script",
     "SELECT published, table_id::text, columns, superseded::text FROM syncline.syncline_shape",
     "SELECT script_version, fingerprint, published, conflict_rule, details, projection, scripts
      FROM syncline.syncline_held",
@@ -95,7 +95,7 @@ impl Catalog {
             options: texts::<3, _>(rows())?,
             publications: texts::<3, _>(rows())?,
             tables: texts::<4, _>(rows())?,
-            scripts: texts::<5, _>(rows())?,
+            scripts: texts::<4, _>(rows())?,
             shapes: shapes(&rows()).map_err(unreadable)?,
             held: texts::<7, _>(rows())?,
         };

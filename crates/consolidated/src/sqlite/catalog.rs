@@ -65,8 +65,8 @@ impl Catalog {
             )?,
             scripts: read(
                 connection,
-                "SELECT script_version, table_name, event, script, origin FROM syncline_script",
-                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)),
+                "SELECT script_version, table_name, event, script FROM syncline_script",
+                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
             )?,
             shapes: read(
                 connection,

@@ -3,7 +3,7 @@
 //! This needs no database. It needs the details of a table that a deployment notes; the published
 //! table is enough here.
 
-use crate::catalog::{Catalog, DeployedRows, GENERATED};
+use crate::catalog::{Catalog, DeployedRows};
 use crate::postgres::catalog::table::Table;
 use crate::postgres::deploy::details::TableDetails;
 use crate::postgres::upload::batch::Batch;
@@ -32,8 +32,7 @@ impl Binding {
         let json = |error| Failure::new(Code::Bug, "a table does not encode").source(error);
         let version = || name.as_str().to_owned();
         let script = |event: &str, text: &str| {
-            let (event, text) = (event.to_owned(), text.to_owned());
-            (version(), published.name.clone(), event, text, GENERATED.to_owned())
+            (version(), published.name.clone(), event.to_owned(), text.to_owned())
         };
         let rows = DeployedRows {
             versions: vec![version()],
