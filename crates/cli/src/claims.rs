@@ -7,11 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Users that a message names.
 const USERS_NAMED_MAX: usize = 3;
 
-/// The claims that the scripts use as parameters. Older scripts have a prefix before the name.
+/// The claims that the scripts use as parameters.
 pub(crate) fn used(scripts: &[StoredScript]) -> BTreeSet<String> {
-    let parameters = scripts.iter().flat_map(|script| script.script.split('{').skip(1));
-    let names = parameters.filter_map(|text| text.split_once('}')?.0.split_whitespace().last());
-    names.filter_map(|name| name.strip_prefix("u.")).map(str::to_owned).collect()
+    scripts.iter().flat_map(StoredScript::claims).collect()
 }
 
 /// A sentence for each claim of the user that no script uses. Most likely it is misspelled.

@@ -80,9 +80,8 @@ fn export(options: &ExportOptions) -> Result<(), Failure> {
 
 fn known_event(name: &str) -> Result<Event, Failure> {
     Event::from_name(name).filter(|event| event.may_be_own()).ok_or_else(|| {
-        let names: Vec<&str> = Event::own().map(Event::name).collect();
         Failure::new(Code::ModelMismatch, format!("{name} is no event that a user can write"))
-            .hint(format!("there are {}", names.join(", ")))
+            .hint(files::events())
     })
 }
 
@@ -110,10 +109,7 @@ fn check(options: &CheckScriptsOptions) -> Result<(), Failure> {
             output::line(&output::one_line(&to_text(script)))?;
         }
     }
-    match planned.mistakes.is_empty() {
-        true => Ok(()),
-        false => Err(Failure::new(Code::ScriptInvalid, planned.mistakes.join("\n"))),
-    }
+    planned.require_right()
 }
 
 fn origin(script: &PlannedScript) -> &'static str {

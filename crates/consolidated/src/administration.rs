@@ -11,7 +11,8 @@ pub(crate) mod steward;
 pub(crate) mod users;
 
 use crate::deploy::difference::{Difference, Disagreement};
-use crate::script::Event;
+use crate::deploy::own;
+use crate::script::{self, Event};
 use crate::sync_model::SyncModel;
 use crate::synchronization::expiry::Expiry;
 use model::{Code, Failure, ScriptVersion, UserName};
@@ -165,6 +166,13 @@ pub struct PlannedScripts {
     pub mistakes: Vec<String>,
 }
 
+impl PlannedScripts {
+    /// Refuses them if something is wrong, as a deployment would.
+    pub fn require_right(&self) -> Result<(), Failure> {
+        own::refused(&self.mistakes)
+    }
+}
+
 /// The script of one event, as the next deployment would have it.
 #[derive(Debug, Clone)]
 pub struct PlannedScript {
@@ -236,6 +244,13 @@ pub struct StoredScript {
     pub script: String,
     /// A user wrote it.
     pub own: bool,
+}
+
+impl StoredScript {
+    /// The claims that it has as parameters.
+    pub fn claims(&self) -> impl Iterator<Item = String> {
+        script::parameter_names(&self.script).filter_map(script::claim)
+    }
 }
 
 /// A user, without the password.

@@ -14,9 +14,8 @@ pub(crate) use waiting::{
     LostColumns, Unserved, require_any, require_columns, require_known, unserved, wait_too,
 };
 
-use crate::deploy::script_of;
 use crate::digest::digest;
-use crate::script::Event;
+use crate::script::{Event, Script};
 use crate::sql::json;
 use crate::synchronization::{Held, Session};
 use deciding::Decided;
@@ -301,7 +300,7 @@ fn tables<D: DeserializeOwned>(
             Failure::new(Code::ScriptFailed, format!("table {name} has an unknown event {event}"))
         })?;
         if let Some(table) = places.get(name).and_then(|place| tables.get_mut(*place)) {
-            let script = script_of(text, event, &table.published)?;
+            let script = Script::stored(text, event, &table.published)?;
             table.scripts.insert(event, script);
         }
     }

@@ -19,7 +19,6 @@ pub(crate) mod table;
 mod tracked;
 mod wanted;
 
-pub(crate) use own::script_of;
 pub(crate) use plan::{Plan, plan};
 pub(crate) use rows::{
     planned as planned_rows, replacement as row_replacement, stored as stored_rows,

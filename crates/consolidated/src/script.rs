@@ -13,11 +13,10 @@ pub(crate) mod own;
 mod parameter;
 
 pub use event::Event;
-pub(crate) use parameter::{Parameter, Relation};
+pub(crate) use parameter::{Parameter, Relation, claim};
 
 use event::Images;
-pub(crate) use lexer::line_and_column;
-use lexer::{Token, Tokens, separated};
+use lexer::{Token, Tokens, line_and_column, separated};
 use model::{Code, Failure, PublishedTable};
 
 /// A stretch of a script.
@@ -149,13 +148,13 @@ impl Script {
     }
 }
 
-/// What stands between the braces of every parameter in `text`.
-pub(crate) fn parameter_bodies(text: &str) -> Vec<&str> {
-    let braces = |(_, token)| match token {
-        Token::Braces(body) => Some(body),
-        _ => None,
+/// Every parameter in `text`, as it is written between braces.
+pub(crate) fn parameter_names(text: &str) -> impl Iterator<Item = &str> {
+    let names = |(_, token)| match token {
+        Token::Braces(body) => separated(body),
+        _ => Vec::new(),
     };
-    Tokens::of(text).filter_map(braces).collect()
+    Tokens::of(text).flat_map(names).map(|(_, name)| name.trim())
 }
 
 /// What a relation calls the value of `column` that the remote saw, in a table of `columns`.

@@ -45,9 +45,9 @@ pub(super) fn path(dir: &Path, version: &ScriptVersion, table: &str, event: Even
 /// too.
 fn encoded(name: &str) -> String {
     let text = utf8_percent_encode(name, ENCODED).to_string();
-    match text.strip_prefix(['.', '_']) {
-        Some(rest) if name.starts_with('.') => format!("%2E{rest}"),
-        Some(rest) if name == ALL => format!("%5F{rest}"),
+    match name {
+        ALL => text.replacen('_', "%5F", 1),
+        _ if name.starts_with('.') => text.replacen('.', "%2E", 1),
         _ => text,
     }
 }
@@ -175,7 +175,8 @@ impl Found {
     }
 }
 
-fn events() -> String {
+/// Which events there are to write for.
+pub(super) fn events() -> String {
     let names: Vec<&str> = Event::own().map(Event::name).collect();
     format!("there are {}", names.join(", "))
 }
@@ -185,17 +186,21 @@ pub(super) fn shown(path: &Path) -> String {
     path.strip_prefix(".").unwrap_or(path).display().to_string()
 }
 
+/// For `map_err`: that a file or folder cannot be read.
+fn unreadable(path: &Path, what: &str) -> impl Fn(std::io::Error) -> Failure {
+    let (message, hint) =
+        (format!("cannot read {}", shown(path)), format!("check the {what} and its permissions"));
+    move |error| {
+        Failure::new(Code::ConfigUnreadable, message.clone()).hint(hint.clone()).source(error)
+    }
+}
+
 /// What is in a folder, by name; hidden files are not.
 fn entries(folder: &Path) -> Result<Vec<(String, PathBuf)>, Failure> {
-    let unreadable = |error| {
-        let message = format!("cannot read {}", shown(folder));
-        Failure::new(Code::ConfigUnreadable, message)
-            .hint("check the folder and its permissions")
-            .source(error)
-    };
+    let unreadable = unreadable(folder, "folder");
     let mut entries = Vec::new();
-    for entry in fs::read_dir(folder).map_err(unreadable)? {
-        let entry = entry.map_err(unreadable)?;
+    for entry in fs::read_dir(folder).map_err(&unreadable)? {
+        let entry = entry.map_err(&unreadable)?;
         let name = entry.file_name().to_string_lossy().into_owned();
         if !name.starts_with('.') {
             entries.push((name, entry.path()));
@@ -207,16 +212,11 @@ fn entries(folder: &Path) -> Result<Vec<(String, PathBuf)>, Failure> {
 
 /// The text of a file, or what is wrong with it. Editors write line ends and marks of their own.
 fn text(path: &Path) -> Result<Result<String, &'static str>, Failure> {
-    let unreadable = |error| {
-        let message = format!("cannot read {}", shown(path));
-        Failure::new(Code::ConfigUnreadable, message)
-            .hint("check the file and its permissions")
-            .source(error)
-    };
-    if fs::metadata(path).map_err(unreadable)?.len() > FILE_BYTES_MAX {
+    let unreadable = unreadable(path, "file");
+    if fs::metadata(path).map_err(&unreadable)?.len() > FILE_BYTES_MAX {
         return Ok(Err("the file is larger than 1 MiB"));
     }
-    let bytes = fs::read(path).map_err(unreadable)?;
+    let bytes = fs::read(path).map_err(&unreadable)?;
     let Ok(text) = String::from_utf8(bytes) else { return Ok(Err("the file is not UTF-8")) };
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     match text.contains('\0') {

@@ -1,8 +1,7 @@
 //! What is deployed, for people: scripts and publications.
 
 use super::StoredScript;
-use crate::deploy::own;
-use crate::script::Event;
+use crate::script::{Event, own};
 use crate::sql::{Sql, text};
 use model::{Code, Failure, PublicationName, ScriptVersion};
 

@@ -3,7 +3,7 @@
 use super::{PlannedScript, PlannedScripts, Way};
 use crate::deploy::own::{TableScript, exported};
 use crate::deploy::{Plan, Schema};
-use crate::script::{Event, Piece};
+use crate::script::Event;
 use model::{Failure, PublishedTable};
 
 /// Those of `plan`.
@@ -18,7 +18,7 @@ pub(super) fn scripts<S: Schema>(plan: Plan<S>) -> Result<PlannedScripts, Failur
                 if generated.is_none() && in_force.is_none() {
                     continue;
                 }
-                let own = in_force.filter(|script| script.file.is_some());
+                let own = in_force.filter(|script| script.is_own());
                 scripts.push(PlannedScript {
                     script_version: version.script_version.clone(),
                     table: table.published.name.clone(),
@@ -42,8 +42,7 @@ fn way<S: Schema>(script: &TableScript, table: &PublishedTable) -> Result<Way, F
         return Ok(Way::Once);
     }
     let parsed = script.parse(table)?;
-    let batch = |piece: &Piece| matches!(piece, Piece::Relation(_));
-    Ok(match parsed.statements().any(|one| one.pieces.iter().any(batch)) {
+    Ok(match parsed.statements().any(|one| one.batch().is_some()) {
         true => Way::Set,
         false if S::SENDS_ROWS_TOGETHER => Way::Together,
         false => Way::RowByRow,

@@ -1,6 +1,8 @@
 //! One table of a script version, ready to run.
 
 use crate::script::{Event, Script};
+use crate::synchronization::change::Change;
+use crate::upload::uploaded_row::event_of;
 use model::{Code, Direction, Failure, PublishedTable};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,6 +36,23 @@ impl<D> CatalogTable<D> {
             Failure::new(Code::ScriptFailed, format!("table {name} has no script {event}"))
                 .table(name.as_str())
         })
+    }
+}
+
+impl<D> CatalogTable<D> {
+    /// Whether rows with this change go through a script that a user wrote.
+    pub(crate) fn is_own(&self, change: Change) -> bool {
+        self.script(event_of(change)).is_some_and(Script::is_own)
+    }
+
+    /// Whether nothing is done for rows with this change.
+    pub(crate) fn ignores(&self, change: Change) -> bool {
+        self.script(event_of(change)).is_some_and(Script::is_ignored)
+    }
+
+    /// Whether a user wrote some of its upload scripts.
+    pub(crate) fn has_own_uploads(&self) -> bool {
+        self.scripts.iter().any(|(event, script)| event.is_upload() && script.is_own())
     }
 }
 

@@ -5,9 +5,10 @@
 
 use super::schema::{Schema, TablePlanner};
 use crate::digest::digest;
-use crate::script::{Event, Script, own};
+use crate::script::{Event, Mistake, Script, own};
 use crate::sync_model::{ConflictRule, ScriptFile};
 use model::{Code, Failure, PublishedTable};
+use std::borrow::Cow;
 
 /// A script of a table in a plan.
 #[derive(Debug, Clone)]
@@ -20,7 +21,12 @@ pub(crate) struct TableScript {
 
 impl TableScript {
     pub(crate) fn is_ignored(&self) -> bool {
-        self.file.is_some() && own::is_ignored(&self.text)
+        self.is_own() && own::is_ignored(&self.text)
+    }
+
+    /// A user wrote it.
+    pub(crate) fn is_own(&self) -> bool {
+        self.file.is_some()
     }
 
     /// The generated text from which the file was made is not `generated` any more.
@@ -30,39 +36,23 @@ impl TableScript {
     }
 
     pub(crate) fn parse(&self, table: &PublishedTable) -> Result<Script, Failure> {
-        script_of(&stored(self), self.event, table)
+        Script::of(&self.text, self.is_own(), self.event, table)
+    }
+
+    /// The text that is stored.
+    pub(crate) fn stored(&self) -> Cow<'_, str> {
+        if self.is_own() { own::stored(&self.text).into() } else { Cow::Borrowed(&self.text) }
+    }
+
+    /// What is wrong with it, for people.
+    pub(crate) fn told(&self, mistake: &Mistake) -> String {
+        told(self.file.as_deref().unwrap_or_default(), &self.text, mistake)
     }
 }
 
-/// How the stored text of a script begins that a user wrote. A generated one never begins so.
-const OWN: &str = "-- syncline: own\n";
-
-/// The text that is stored.
-pub(crate) fn stored(script: &TableScript) -> String {
-    let own = if script.file.is_some() { OWN } else { "" };
-    format!("{own}{}", script.text)
-}
-
-/// Whether a user wrote a stored script, and its text.
-pub(crate) fn read(stored: &str) -> (bool, &str) {
-    stored.strip_prefix(OWN).map_or((false, stored), |text| (true, text))
-}
-
-/// Understands a script that is stored.
-pub(crate) fn script_of(
-    stored: &str,
-    event: Event,
-    table: &PublishedTable,
-) -> Result<Script, Failure> {
-    let (own, text) = read(stored);
-    if !own {
-        return Script::parse(text, table);
-    }
-    Script::own(text, event, table).map_err(|mistakes| {
-        let told: Vec<String> = mistakes.iter().map(|mistake| mistake.told(text)).collect();
-        let message = format!("the script {event} of table {}: {}", table.name, told.join("; "));
-        Failure::new(Code::ScriptFailed, message).table(table.name.as_str())
-    })
+/// Whether a user wrote some of the upload scripts.
+pub(crate) fn write_uploads(scripts: &[TableScript]) -> bool {
+    scripts.iter().any(|script| script.is_own() && script.event.is_upload())
 }
 
 /// How the first line of an exported script begins. The digest of the generated text follows.
@@ -77,6 +67,11 @@ pub(crate) fn exported(text: &str) -> String {
 pub(crate) fn base_of(text: &str) -> (Option<&str>, &str) {
     let based = text.strip_prefix(EXPORTED).and_then(|rest| rest.split_once('\n'));
     based.map_or((None, text), |(digest, rest)| (Some(digest.trim_end()), rest))
+}
+
+/// A mistake in the `text` of a file.
+fn told(file: &str, text: &str, mistake: &Mistake) -> String {
+    format!("{file}:{}", mistake.told(text))
 }
 
 /// The refusal of a deployment with these mistakes.
@@ -99,10 +94,7 @@ fn taken(
         return Ok(TableScript { event, text: generated.to_owned(), file: None });
     }
     Script::own(&file.text, event, published).map_err(|wrong| {
-        wrong
-            .iter()
-            .map(|one| format!("{}:{}", file.name, one.told(&file.text)))
-            .collect::<Vec<_>>()
+        wrong.iter().map(|one| told(&file.name, &file.text, one)).collect::<Vec<_>>()
     })?;
     Ok(TableScript { event, text: file.text.clone(), file: Some(file.name.clone()) })
 }

@@ -1,11 +1,13 @@
 //! The plan of a set of models: tracking, scripts, publications. Nothing is changed here.
 
 use super::cascades;
+use super::own::write_uploads;
 use super::published::TablePlan;
 use super::schema::{Schema, TablePlanner, Version, mismatch};
 use super::table::{ColumnFacts, TableFacts, parents_first, same_but_for_case};
 use super::wanted::Tracked;
 use crate::administration::no_table;
+use crate::script::Event;
 use crate::selection;
 use crate::selection::resolve::{self, Shape};
 use crate::shape::Narrow;
@@ -79,8 +81,9 @@ pub(crate) fn narrow<S: Schema>(
     let own = own.ok_or_else(lacking)?;
     let table_model = own.chosen.get(name).ok_or_else(lacking)?.narrowed(columns);
     let planner = TablePlanner::part(own, name, &tracked, &table_model);
-    let whole = TablePlanner::new(own, name, &tracked).plan(&mut Vec::new(), &mut Vec::new())?;
-    if whole.scripts.iter().any(|script| script.event.is_upload() && script.file.is_some()) {
+    let whole = TablePlanner::new(own, name, &tracked);
+    let has_files = Event::own().any(|event| whole.own_file(event).is_some());
+    if has_files && write_uploads(&whole.plan(&mut Vec::new(), &mut Vec::new())?.scripts) {
         let why = "its own upload scripts are written for the columns of today";
         return Err(Failure::new(Code::ScriptInvalid, why));
     }

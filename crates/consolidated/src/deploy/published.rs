@@ -2,7 +2,7 @@
 //!
 //! It has the columns and foreign keys that remotes have, the scripts, and what people should know.
 
-use super::own::TableScript;
+use super::own::{self, TableScript};
 use super::schema::{Schema, TablePlanner};
 use super::table::{ColumnFacts, ForeignKey, TableFacts};
 use crate::script::{Event, Script};
@@ -71,7 +71,7 @@ impl<S: Schema> TablePlanner<'_, S> {
             let (name, event) = (self.name, script.event);
             format!("{name}: {event} is ignored: rows may differ between remotes and center")
         }));
-        if scripts.iter().any(|script| script.file.is_some() && script.event.is_upload()) {
+        if own::write_uploads(&scripts) {
             S::writes_as_it_likes(&mut details);
         }
         self.idle_files(mistakes);

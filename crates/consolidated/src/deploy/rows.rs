@@ -1,6 +1,5 @@
 //! The rows that say what is deployed, each as the statement that inserts it.
 
-use super::own;
 use super::plan::{Plan, VersionPlan};
 use super::schema::Schema;
 use crate::catalog::ACKNOWLEDGE;
@@ -78,7 +77,7 @@ fn version_rows<S: Schema>(position: usize, version: &VersionPlan<S>, prefix: &s
         let values = [name, &table.published.name, &published, &table.conflict_rule, &details];
         rows.push(insert("syncline_table", &values, Some(position)));
         for script in &table.scripts {
-            let stored = own::stored(script);
+            let stored = script.stored();
             let values = [name, &table.published.name, script.event.name(), &stored];
             rows.push(insert("syncline_script", &values, None));
         }

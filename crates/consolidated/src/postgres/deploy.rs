@@ -113,7 +113,7 @@ fn prepare_scripts(link: &mut Link, plan: &mut Plan) -> Result<(), Failure> {
     own::understand(link, plan, Moment::Behind)?;
     for table in plan.versions.iter().flat_map(|version| &version.tables) {
         let published = &table.published;
-        for script in table.scripts.iter().filter(|script| script.file.is_none()) {
+        for script in table.scripts.iter().filter(|script| !script.is_own()) {
             let event = script.event.name();
             let script = script.parse(published)?;
             let statement = Statement::of(&script, published, &table.details.columns);

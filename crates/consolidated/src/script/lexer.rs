@@ -158,7 +158,7 @@ pub(super) fn separated(body: &str) -> Vec<(usize, &str)> {
 }
 
 /// Line and column of a position in bytes, both from 1; the column counts characters.
-pub(crate) fn line_and_column(text: &str, at: usize) -> (usize, usize) {
+pub(super) fn line_and_column(text: &str, at: usize) -> (usize, usize) {
     let boundary = (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
     let before = &text[..boundary.unwrap_or(0)];
     let line_begin = before.rfind('\n').map_or(0, |newline| newline + 1);

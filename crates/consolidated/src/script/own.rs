@@ -6,8 +6,8 @@
 
 use super::event::{Event, Images};
 use super::lexer::{Token, Tokens};
-use super::{Mistake, Own, Script};
-use model::PublishedTable;
+use super::{Mistake, Own, Piece, Script};
+use model::{Code, Failure, PublishedTable};
 
 /// The first lines of a script that is there, and does nothing.
 const IGNORED: [&str; 2] = ["--{ignore}", "--{ml_ignore}"];
@@ -43,7 +43,48 @@ pub(crate) fn is_ignored(text: &str) -> bool {
     IGNORED.iter().any(|word| first.starts_with(word))
 }
 
+/// How the stored text of a script begins that a user wrote. A generated one never begins so.
+const STORED: &str = "-- syncline: own\n";
+
+/// The text of a user's script as it is stored.
+pub(crate) fn stored(text: &str) -> String {
+    format!("{STORED}{text}")
+}
+
+/// Whether a user wrote a stored script, and its text.
+pub(crate) fn read(stored: &str) -> (bool, &str) {
+    stored.strip_prefix(STORED).map_or((false, stored), |text| (true, text))
+}
+
 impl Script {
+    /// Understands a script that is stored.
+    pub(crate) fn stored(
+        stored: &str,
+        event: Event,
+        table: &PublishedTable,
+    ) -> Result<Script, Failure> {
+        let (own, text) = read(stored);
+        Script::of(text, own, event, table)
+    }
+
+    /// Understands a script that was found to be right before.
+    pub(crate) fn of(
+        text: &str,
+        own: bool,
+        event: Event,
+        table: &PublishedTable,
+    ) -> Result<Script, Failure> {
+        if !own {
+            return Script::parse(text, table);
+        }
+        Script::own(text, event, table).map_err(|mistakes| {
+            let told: Vec<String> = mistakes.iter().map(|mistake| mistake.told(text)).collect();
+            let (name, told) = (&table.name, told.join("; "));
+            Failure::new(Code::ScriptFailed, format!("the script {event} of table {name}: {told}"))
+                .table(name.as_str())
+        })
+    }
+
     /// Understands a script that a user wrote for an event of `table`; or says all that is wrong.
     pub(crate) fn own(
         text: &str,
@@ -87,6 +128,11 @@ impl Script {
         first.into_iter().chain(then)
     }
 
+    /// Which of its pieces is a batch of rows, if one is.
+    pub(crate) fn batch(&self) -> Option<usize> {
+        self.pieces.iter().position(|piece| matches!(piece, Piece::Relation(_)))
+    }
+
     pub(crate) fn is_own(&self) -> bool {
         self.own.is_some()
     }
@@ -107,7 +153,7 @@ impl Script {
         let last = begins.partition_point(|begin| *begin <= at).saturating_sub(1);
         match (places.get(last), begins.get(last)) {
             // Inside a parameter all positions are that of its brace.
-            (Some(place), Some(begin)) if matches!(self.pieces[last], super::Piece::Text(_)) => {
+            (Some(place), Some(begin)) if matches!(self.pieces[last], Piece::Text(_)) => {
                 place + (at - begin)
             }
             (Some(place), _) => *place,
@@ -351,7 +397,7 @@ mod tests {
         for piece in &script.pieces {
             begins.push(at);
             at += match piece {
-                super::super::Piece::Text(text) => text.len(),
+                Piece::Text(text) => text.len(),
                 _ => 2,
             };
         }

@@ -57,9 +57,7 @@ pub(super) fn resolve(
     images: Images,
 ) -> Result<Parameter, String> {
     let unknown = || format!("unknown parameter {{{}}}", name.trim());
-    let bare = name.trim();
-    let bare = bare.strip_prefix("ml ").unwrap_or(bare).trim_start();
-    let (kind, rest) = bare.split_once('.').ok_or_else(unknown)?;
+    let (kind, rest) = bare(name).split_once('.').ok_or_else(unknown)?;
     let rest = rest.trim();
     let column = || position(rest, table).ok_or_else(unknown);
     let image = |wanted: &[Images]| match wanted.contains(&images) {
@@ -93,6 +91,18 @@ pub(super) fn resolve(
         }
         _ => return Err(unknown()),
     })
+}
+
+/// A parameter without the prefix of older spellings.
+fn bare(name: &str) -> &str {
+    let name = name.trim();
+    name.strip_prefix("ml ").unwrap_or(name).trim_start()
+}
+
+/// The claim that a parameter is, if it is one.
+pub(crate) fn claim(name: &str) -> Option<String> {
+    let (kind, rest) = bare(name).split_once('.')?;
+    matches!(kind, "u" | "ui").then(|| unquoted(rest.trim()))
 }
 
 /// The position of a column by its name, or by its number from 1.

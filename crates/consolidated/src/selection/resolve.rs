@@ -155,14 +155,12 @@ fn link(child: &Shape, parent: &Parent, above: &Shape) -> Result<Vec<(String, St
 /// A custom condition is asked of rows that lie in the database, so it sees who synchronizes and
 /// no uploaded row.
 fn check_parameters(condition: &str) -> Result<(), String> {
-    for body in script::parameter_bodies(condition) {
-        let name = body.strip_prefix("ml ").unwrap_or(body).trim();
-        let known = ["s.remote_id", "s.username"].contains(&name)
-            || name.starts_with("u.")
-            || name.starts_with("ui.");
-        if !known {
+    for name in script::parameter_names(condition) {
+        let session = ["s.remote_id", "s.username"];
+        let known = session.contains(&name.strip_prefix("ml ").unwrap_or(name).trim());
+        if !known && script::claim(name).is_none() {
             return Err(format!(
-                "a custom condition cannot have {{{body}}}; it has {{u.NAME}}, {{s.remote_id}} \
+                "a custom condition cannot have {{{name}}}; it has {{u.NAME}}, {{s.remote_id}} \
                  and {{s.username}}"
             ));
         }

@@ -8,8 +8,6 @@ use crate::postgres::statement::Statement;
 use crate::postgres::upload::fence::Fence;
 use crate::postgres::upload::shortfall::seeker::Seeker;
 use crate::script::{Event, Parameter, Script};
-use crate::synchronization::change::Change;
-use crate::upload::uploaded_row::event_of;
 use model::{Code, Failure};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -62,22 +60,6 @@ impl Table {
         let seeker = Seeker::of(&deployed);
         let fence = Fence::of(&deployed);
         Table { deployed, statements, claims, is_verbatim, departed, seeker, fence }
-    }
-
-    /// Whether rows with this change go through a script that a user wrote.
-    pub(in crate::postgres) fn is_own(&self, change: Change) -> bool {
-        self.deployed.script(event_of(change)).is_some_and(Script::is_own)
-    }
-
-    /// Whether nothing is done for rows with this change.
-    pub(in crate::postgres) fn ignores(&self, change: Change) -> bool {
-        self.deployed.script(event_of(change)).is_some_and(Script::is_ignored)
-    }
-
-    /// Whether a user wrote some of its upload scripts.
-    pub(in crate::postgres) fn has_own_uploads(&self) -> bool {
-        let mut scripts = self.deployed.scripts().iter();
-        scripts.any(|(event, script)| event.is_upload() && script.is_own())
     }
 
     /// How it is proven that what was uploaded is what is stored; none where it is not.

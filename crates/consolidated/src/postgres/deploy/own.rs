@@ -10,7 +10,7 @@ use crate::postgres::deploy::plan::Plan;
 use crate::postgres::errors::{Fault, code};
 use crate::postgres::link::Link;
 use crate::postgres::statement::Statement;
-use crate::script::{Parameter, Piece, Script, line_and_column};
+use crate::script::{Mistake, Parameter, Piece, Script};
 use model::{Code, Failure, PublishedTable};
 use postgres_driver::Refusal;
 
@@ -31,7 +31,7 @@ pub(in crate::postgres) fn understand(
 ) -> Result<(), Failure> {
     let mut mistakes = Vec::new();
     for table in plan.versions.iter().flat_map(|version| &version.tables) {
-        for script in table.scripts.iter().filter(|script| script.file.is_some()) {
+        for script in table.scripts.iter().filter(|script| script.is_own()) {
             let table = (&table.published, &table.details);
             mistakes.extend(mistakes_of(link, script, table, moment)?);
         }
@@ -53,7 +53,8 @@ fn mistakes_of(
         let (statement, begins) = Statement::rendered(one, published, &details.columns);
         if let Some(piece) = row_among_sets(&whole, one) {
             let why = "a script that names a batch cannot name the values of one row";
-            found.push((one.place_of(begins[piece], &begins), why.to_owned()));
+            let at = one.place_of(begins[piece], &begins);
+            found.push(Mistake { at, message: why.to_owned() });
             continue;
         }
         let Err(fault) = understood(link, &statement.sql) else { continue };
@@ -63,15 +64,10 @@ fn mistakes_of(
         if moment == Moment::Before && may_be_ours(refusal) {
             continue;
         }
-        let at = place_in(&statement.sql, refusal);
-        found.push((one.place_of(at, &begins), refusal.message().to_owned()));
+        let at = one.place_of(place_in(&statement.sql, refusal), &begins);
+        found.push(Mistake { at, message: refusal.message().to_owned() });
     }
-    let file = script.file.as_deref().unwrap_or_default();
-    let told = found.into_iter().map(|(at, message)| {
-        let (line, column) = line_and_column(&script.text, at);
-        format!("{file}:{line}:{column}: {message}")
-    });
-    Ok(told.collect())
+    Ok(found.iter().map(|mistake| script.told(mistake)).collect())
 }
 
 /// The names of a script are looked up as for an upload.
@@ -86,8 +82,7 @@ fn understood(link: &mut Link, sql: &str) -> Result<(), Fault> {
 
 /// A value of one row in a script that takes a whole batch: its piece in the statement `one`.
 fn row_among_sets(whole: &Script, one: &Script) -> Option<usize> {
-    let is_set = |piece: &Piece| matches!(piece, Piece::Relation(_));
-    if !whole.statements().any(|statement| statement.pieces.iter().any(is_set)) {
+    if !whole.statements().any(|statement| statement.batch().is_some()) {
         return None;
     }
     one.pieces.iter().position(|piece| match piece {

@@ -37,10 +37,8 @@ pub(in crate::postgres) enum Breach {
 impl Fence {
     /// None where no user wrote a script that uploads, or the partition covers all rows.
     pub(in crate::postgres) fn of(table: &CatalogTable<TableDetails>) -> Option<Fence> {
-        let mut scripts = table.scripts().iter();
-        let is_own = scripts.any(|(event, script)| event.is_upload() && script.is_own());
         let is_fenced = !table.details.selection.is_empty();
-        (is_own && is_fenced).then(|| Fence(look(table)))
+        (is_fenced && table.has_own_uploads()).then(|| Fence(look(table)))
     }
 }
 

@@ -73,7 +73,7 @@ impl Isolation<'_, '_> {
         let mut group = misspelled::refuse_misspelled(self, group)?;
         let (table, change) = (group.table, group.change);
         if change == Change::Update
-            && !self.table(table).is_own(change)
+            && !self.table(table).deployed.is_own(change)
             && self.table(table).deployed.details.may_leave
             && let Some(inside) = self.inside(table, change, &group.rows)?
         {

@@ -96,7 +96,9 @@ impl UploadRecord {
         }
         let published = |position: usize| &upload.tables[position].deployed.published;
         let wanted = |position: usize, change| {
-            owes[position] && change != Change::Delete && !upload.tables[position].ignores(change)
+            owes[position]
+                && change != Change::Delete
+                && !upload.tables[position].deployed.ignores(change)
         };
         each_row(request.batches, &published, wanted, |position, row| {
             self.owe(&row.key(published(position), position))

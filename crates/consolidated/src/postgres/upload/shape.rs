@@ -55,7 +55,7 @@ impl UploadShape {
         let mut last = (0, Turn::Inserts);
         (upload.request.batches)(&mut |batch| {
             let count = u64::from(batch.count);
-            if upload.tables[batch.table].ignores(batch.change) {
+            if upload.tables[batch.table].deployed.ignores(batch.change) {
                 outline.ignored += count;
                 return Ok(());
             }
@@ -85,7 +85,7 @@ impl UploadShape {
             deployed(child).details.takers.contains(&deployed(parent).published.name)
         };
         let generated =
-            |(table, turn): &&(usize, Turn)| !upload.tables[*table].is_own(turn.change());
+            |(table, turn): &&(usize, Turn)| !upload.tables[*table].deployed.is_own(turn.change());
         let written = self.written.iter().filter(generated).map(|(table, _)| *table);
         written.filter(|child| self.deleted.iter().any(|parent| takes(*child, *parent))).collect()
     }
@@ -115,7 +115,7 @@ impl UploadShape {
             *turn == Turn::Updates && table(*at).deployed.details.may_leave
         };
         // Where a user's script falls short is not sought, and that does not concern the others.
-        let sought = |at: usize| table(at).seeker.is_some() || table(at).has_own_uploads();
+        let sought = |at: usize| table(at).seeker.is_some() || table(at).deployed.has_own_uploads();
         !matches!(upload.request.session.held, Held::Older(_))
             && self.tables().into_iter().all(sought)
             && (self.is_of_one_kind() || !self.written.iter().any(leaves))
@@ -170,7 +170,7 @@ fn pass(
     wanted: &dyn Fn(usize, Change) -> bool,
 ) -> Result<(), Stop> {
     each_batch(upload.request.batches, |batch| {
-        let ignored = upload.tables[batch.table].ignores(batch.change);
+        let ignored = upload.tables[batch.table].deployed.ignores(batch.change);
         if ignored || !wanted(batch.table, batch.change) {
             return Ok(());
         }

@@ -1,6 +1,5 @@
 //! Lets SQLite understand the scripts that users wrote, and tells where it does not.
 
-use crate::deploy::own::TableScript;
 use crate::script::{Mistake, Piece, Script};
 use crate::sqlite::deploy::plan::Plan;
 use model::Failure;
@@ -10,18 +9,13 @@ use rusqlite::{Connection, Error};
 pub(super) fn mistakes(connection: &Connection, plan: &Plan) -> Result<Vec<String>, Failure> {
     let mut told = Vec::new();
     for table in plan.tables() {
-        for written in table.scripts.iter().filter(|script| script.file.is_some()) {
+        for written in table.scripts.iter().filter(|script| script.is_own()) {
             let script = written.parse(&table.published)?;
             let mistakes = script.statements().filter_map(|one| mistake(connection, one));
-            told.extend(mistakes.map(|mistake| line(written, &mistake)));
+            told.extend(mistakes.map(|mistake| written.told(&mistake)));
         }
     }
     Ok(told)
-}
-
-fn line(written: &TableScript, mistake: &Mistake) -> String {
-    let file = written.file.as_deref().unwrap_or_default();
-    format!("{file}:{}", mistake.told(&written.text))
 }
 
 fn mistake(connection: &Connection, script: &Script) -> Option<Mistake> {
@@ -29,8 +23,7 @@ fn mistake(connection: &Connection, script: &Script) -> Option<Mistake> {
     let placed = |at: usize, message: &str| {
         Some(Mistake { at: script.place_of(at, &begins), message: message.to_owned() })
     };
-    let batch = script.pieces.iter().position(|piece| matches!(piece, Piece::Relation(_)));
-    if let Some(batch) = batch {
+    if let Some(batch) = script.batch() {
         return placed(begins[batch], "there are no batches on SQLite: name values of one row");
     }
     for (piece, begin) in script.pieces.iter().zip(&begins) {

@@ -7,7 +7,7 @@
 
 use super::attempt::{Attempt, Stop};
 use super::input::{Input, Turn};
-use crate::script::{Event, Script};
+use crate::script::Event;
 use crate::sqlite::values::bind;
 use crate::synchronization::change::Change;
 use crate::upload::owed_rows::OwedRows;
@@ -69,9 +69,8 @@ pub(super) fn check_written(
         }
     }
     let (id, waits) = (turn.id(), &mut attempt.waits);
-    let own = table.script(turn.event()).is_some_and(Script::is_own);
     if before == Standing::Inside && table.details.may_leave {
-        if own {
+        if table.is_own(row.change) {
             return Ok(());
         }
         attempt.progress.leaves_anew |= !attempt.known.postponed.contains(&id)?;

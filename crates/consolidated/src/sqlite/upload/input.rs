@@ -1,6 +1,6 @@
 //! What an upload brings: the same in every attempt at it.
 
-use crate::script::{Event, Script};
+use crate::script::Event;
 use crate::sqlite::details::CatalogTable;
 use crate::sqlite::errors::{failed, script_failed};
 use crate::synchronization::UploadRequest;
@@ -40,8 +40,7 @@ impl Input<'_> {
     /// Whether the script for the rows of a batch ignores them: they stay at the remote as they
     /// are.
     pub(super) fn ignores(&self, batch: &UploadedRows<'_>) -> bool {
-        let script = self.tables[batch.table].script(event_of(batch.change));
-        script.is_some_and(Script::is_ignored)
+        self.tables[batch.table].ignores(batch.change)
     }
 
     /// Visits the rows of a batch, unless they are ignored.

@@ -9,7 +9,6 @@
 use super::input::{Input, Turn};
 use super::record::Record;
 use crate::quote::ident;
-use crate::script::Script;
 use crate::sqlite::errors::failed;
 use crate::sqlite::values::Bind;
 use crate::synchronization::change::Change;
@@ -22,7 +21,7 @@ pub(super) fn reject(input: &Input<'_>, record: &mut Record<'_>) -> Result<(), F
         |_, change| change != Change::Delete,
         |turn| {
             // What a user's script made of a row need not be a row of this table.
-            if turn.table.script(turn.event()).is_some_and(Script::is_own) {
+            if turn.table.is_own(turn.row.change) {
                 return Ok(());
             }
             // A row that was rebased, lost or rejected is owed already.

@@ -11,7 +11,7 @@ use crate::upload::uploaded_row::event_of;
 impl Isolation<'_, '_> {
     /// Applies rows: all at once, or else in halves.
     pub(in crate::postgres) fn group(&mut self, group: Group) -> Result<(), Stop> {
-        if self.table(group.table).is_own(group.change) {
+        if self.table(group.table).deployed.is_own(group.change) {
             return self.own(group);
         }
         let Group { table, change, rows } = group;

@@ -115,7 +115,7 @@ impl Isolation<'_, '_> {
         bytes: &[u8],
         reason: Reason,
     ) -> Result<(), Failure> {
-        if self.table(table).is_own(change) {
+        if self.table(table).deployed.is_own(change) {
             return self.reject(table, change, bytes, reason);
         }
         let (change, row) = self.original(table, change, bytes)?;

@@ -24,7 +24,7 @@ pub(in crate::postgres) fn reject(
     }
     let (upload, mut gathering) = (isolation.upload, Gathering::default());
     outline.visit(upload, &mut |table, row| {
-        let is_own = upload.tables[table].is_own(row.change);
+        let is_own = upload.tables[table].deployed.is_own(row.change);
         if row.change == Change::Delete || is_own || !endangered.contains(&table) {
             return Ok(());
         }

@@ -30,10 +30,18 @@ impl Attempt<'_> {
         turn: Turn<'_>,
         event: Event,
     ) -> Result<Result<usize, (RowFault, String)>, Stop> {
-        let ran = match statement.column_count() {
-            0 => statement.raw_execute(),
-            _ => rows_of(statement),
-        };
+        let ran = statement.raw_execute();
+        self.outcome(ran, sql, turn, event)
+    }
+
+    /// The same of a statement that has run.
+    pub(super) fn outcome(
+        &self,
+        ran: rusqlite::Result<usize>,
+        sql: &str,
+        turn: Turn<'_>,
+        event: Event,
+    ) -> Result<Result<usize, (RowFault, String)>, Stop> {
         let error = match ran {
             Ok(changes) => return Ok(Ok(changes)),
             Err(error) => error,
@@ -57,7 +65,7 @@ impl Attempt<'_> {
     }
 
     /// Whether each row has a savepoint. A row that is taken back needs one.
-    pub(super) fn is_careful(&self) -> bool {
+    fn is_careful(&self) -> bool {
         self.known.careful || self.known.foreign_keys.is_some()
     }
 
@@ -122,13 +130,4 @@ impl Attempt<'_> {
         write_row(&mut image, found, table.published.width()).map_err(&failing)?;
         Ok(Some(image))
     }
-}
-
-/// Runs a user's statement that returns rows, and counts these.
-fn rows_of(statement: &mut Statement<'_>) -> rusqlite::Result<usize> {
-    let (mut rows, mut count) = (statement.raw_query(), 0);
-    while rows.next()?.is_some() {
-        count += 1;
-    }
-    Ok(count)
 }

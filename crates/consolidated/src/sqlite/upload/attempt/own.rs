@@ -9,7 +9,7 @@ use crate::script::Script;
 use crate::sqlite::upload::fence::{self, Standing};
 use crate::sqlite::upload::input::Turn;
 use crate::sqlite::upload::{conflict, constraint};
-use crate::sqlite::values::{bind, bind_row};
+use crate::sqlite::values::{bind_row, bind_sessions};
 use model::Code;
 use rusqlite::Statement;
 
@@ -66,25 +66,49 @@ impl Attempt<'_> {
         script: &Script,
         turn: Turn<'_>,
     ) -> Result<Result<usize, Fault>, Stop> {
-        let (input, event) = (self.input, turn.event());
-        let failing = turn.failing(event);
-        let total = input.connection.total_changes();
-        bind_row(first, script, turn.row).map_err(&failing)?;
-        let mut changes = match self.execute(first, &script.sql, turn, event)? {
+        let (connection, failing) = (self.input.connection, turn.failing(turn.event()));
+        let total = connection.total_changes();
+        let mut changes = match self.run_one(first, script, turn)? {
             Ok(changes) => changes,
-            Err((fault, why)) => return Ok(Err((fault.code(), why))),
+            fault => return Ok(fault),
         };
         for then in script.statements().skip(1) {
-            let mut statement = input.connection.prepare_cached(&then.sql).map_err(&failing)?;
-            bind(&mut statement, then, input.request.session, turn.row).map_err(&failing)?;
-            changes += match self.execute(&mut statement, &then.sql, turn, event)? {
-                Ok(changes) => changes,
-                Err((fault, why)) => return Ok(Err((fault.code(), why))),
-            };
+            let mut statement = connection.prepare_cached(&then.sql).map_err(&failing)?;
+            let session = self.input.request.session;
+            bind_sessions(&mut statement, then, session).map_err(&failing)?;
+            match self.run_one(&mut statement, then, turn)? {
+                Ok(more) => changes += more,
+                fault => return Ok(fault),
+            }
         }
         if changes == 0 {
-            changes = (input.connection.total_changes() - total) as usize;
+            changes = (connection.total_changes() - total) as usize;
         }
         Ok(Ok(changes))
     }
+
+    /// Runs one statement, which is bound to the session.
+    fn run_one(
+        &self,
+        statement: &mut Statement<'_>,
+        script: &Script,
+        turn: Turn<'_>,
+    ) -> Result<Result<usize, Fault>, Stop> {
+        let event = turn.event();
+        bind_row(statement, script, turn.row).map_err(turn.failing(event))?;
+        let outcome = self.outcome(run(statement), &script.sql, turn, event)?;
+        Ok(outcome.map_err(|(fault, why)| (fault.code(), why)))
+    }
+}
+
+/// Runs a statement, and counts the rows that it changes, or returns.
+fn run(statement: &mut Statement<'_>) -> rusqlite::Result<usize> {
+    if statement.column_count() == 0 {
+        return statement.raw_execute();
+    }
+    let (mut rows, mut count) = (statement.raw_query(), 0);
+    while rows.next()?.is_some() {
+        count += 1;
+    }
+    Ok(count)
 }
