@@ -4,6 +4,7 @@ pub(crate) mod batches;
 pub(crate) mod bundle;
 pub(crate) mod mark;
 pub(crate) mod owed;
+pub(crate) mod own;
 pub(crate) mod range;
 pub(crate) mod resume;
 

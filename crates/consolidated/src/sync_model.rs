@@ -68,6 +68,8 @@ pub struct TableModel {
     pub may_leave: bool,
     /// Whether rows may be compressed on their way.
     pub compress: bool,
+    /// Whether remotes keep the rows that a refresh does not return.
+    pub kept_by_refresh: bool,
     /// Columns that have got another name: new and old.
     pub renamed: BTreeMap<String, String>,
     /// Columns that were published and are gone.
@@ -212,11 +214,20 @@ struct TableFile {
     parent: Option<Spanned<ParentFile>>,
     may_leave: Option<Spanned<bool>>,
     compress: Option<bool>,
+    refresh: Option<RefreshFile>,
     renamed: BTreeMap<String, String>,
     dropped: Vec<String>,
     unpublished: Vec<String>,
     names: BTreeMap<String, String>,
     renamed_from: Option<String>,
+}
+
+/// What a refresh does with the rows of a remote that it does not return.
+#[derive(Deserialize, PartialEq)]
+#[serde(rename_all = "snake_case")]
+enum RefreshFile {
+    Delete,
+    Keep,
 }
 
 #[derive(Deserialize)]
@@ -326,6 +337,7 @@ fn read_table(table: Spanned<TableFile>, text: &str) -> Result<TableModel, (usiz
         rows,
         may_leave,
         compress: table.compress.unwrap_or(true),
+        kept_by_refresh: table.refresh == Some(RefreshFile::Keep),
         renamed: table.renamed,
         dropped: table.dropped,
         unpublished: table.unpublished,

@@ -67,6 +67,12 @@ impl Session {
         self.key.clone()
     }
 
+    /// What a prepared statement takes and returns; none of one that is not prepared.
+    pub fn signature(&self, sql: &str) -> Option<(&[Type], &[Column])> {
+        let prepared = self.statements.get(sql)?;
+        Some((&prepared.parameters, &prepared.columns))
+    }
+
     /// Forgets prepared statements, whose tables may have changed.
     pub fn forget_statements(&mut self) {
         self.statements.forget();

@@ -6,6 +6,7 @@
 use super::schema::{Schema, TablePlanner};
 use crate::digest::digest;
 use crate::script::{Event, Mistake, Script, own};
+use crate::selection::Rows;
 use crate::sync_model::{ConflictRule, ScriptFile};
 use model::{Code, Failure, PublishedTable};
 use std::borrow::Cow;
@@ -55,6 +56,22 @@ pub(crate) fn write_uploads(scripts: &[TableScript]) -> bool {
     scripts.iter().any(|script| script.is_own() && script.event.is_upload())
 }
 
+/// What is wrong with the number of columns that a cursor returns, if that is.
+pub(crate) fn wrong_width(event: Event, table: &PublishedTable, found: usize) -> Option<String> {
+    let (wanted, what): (Vec<&str>, _) = match event {
+        Event::DownloadCursor => (table.columns.iter().map(String::as_str).collect(), "published"),
+        Event::DownloadDeleteCursor => {
+            let key = table.key.iter().map(|at| table.columns[usize::from(*at)].as_str());
+            (key.collect(), "key")
+        }
+        _ => return None,
+    };
+    let may_have_more = event == Event::DownloadDeleteCursor;
+    let fits = found == wanted.len() || may_have_more && found > wanted.len();
+    let wanted = wanted.join(", ");
+    (!fits).then(|| format!("it returns {found} columns; the {what} columns are {wanted}"))
+}
+
 /// How the first line of an exported script begins. The digest of the generated text follows.
 const EXPORTED: &str = "-- syncline: generated ";
 
@@ -102,8 +119,13 @@ fn taken(
 impl<S: Schema> TablePlanner<'_, S> {
     /// The file with the script of an event, if the user wrote one. It is for the columns of today.
     pub(super) fn own_file(&self, event: Event) -> Option<&ScriptFile> {
+        self.own_file_of(self.name, event)
+    }
+
+    /// The same for another table of the version.
+    pub(super) fn own_file_of(&self, of: &str, event: Event) -> Option<&ScriptFile> {
         let is_it = |table: &str| {
-            S::find(self.version.user_tables, table).is_some_and(|(name, _)| name == self.name)
+            S::find(self.version.user_tables, table).is_some_and(|(name, _)| name == of)
         };
         let files = self.version.model.own_scripts.iter().filter(|_| !self.part);
         let files = files.filter(|((table, of), _)| *of == event && is_it(table));
@@ -130,7 +152,7 @@ impl<S: Schema> TablePlanner<'_, S> {
                         Err(wrong) => mistakes.extend(wrong),
                     }
                 }
-                (None, Some(_)) if only_own && event.may_be_own() => {
+                (None, base) if only_own && self.is_missing(event, base.is_some()) => {
                     let write = "write it, or a file with --{ignore}";
                     mistakes.push(format!("{name}: {event} is missing; {write}"));
                 }
@@ -147,11 +169,47 @@ impl<S: Schema> TablePlanner<'_, S> {
                 self.table_model.conflict
             ));
         }
-        if only_own && self.table_model.direction.downloads() {
-            let cursors = "cursors cannot be written yet";
-            mistakes.push(format!("{name}: with scripts = \"own\" it is upload_only: {cursors}"));
+        let cursor = scripts.iter().find(|script| script.event == Event::DownloadCursor);
+        if self.table_model.kept_by_refresh && !cursor.is_some_and(TableScript::is_own) {
+            mistakes
+                .push(format!("{name}: refresh = \"keep\" needs a download_cursor of your own"));
         }
+        mistakes.extend(self.unknown_parent());
         scripts
+    }
+
+    /// Whether a table that has only scripts of the user's needs one for this event.
+    fn is_missing(&self, event: Event, is_generated: bool) -> bool {
+        let is_cursor = event == Event::DownloadDeleteCursor && self.may_have(event);
+        event.may_be_own() && (is_generated || is_cursor)
+    }
+
+    /// Whether a user wrote a cursor of the table.
+    fn has_own_cursor(&self, table: &str) -> bool {
+        [Event::DownloadCursor, Event::DownloadDeleteCursor]
+            .into_iter()
+            .any(|event| self.own_file_of(table, event).is_some())
+    }
+
+    /// Why the rows of the table cannot follow those of a parent, if they cannot: which rows of the
+    /// parent a remote has is known to its own cursor alone.
+    fn unknown_parent(&self) -> Option<String> {
+        if !self.table_model.direction.downloads() || self.part || self.has_own_cursor(self.name) {
+            return None;
+        }
+        let mut selection = self.selection;
+        while let Rows::Parent { parent, .. } = &selection.rows {
+            let (name, of) = (self.name, &parent.table.name);
+            if self.has_own_cursor(of) {
+                return Some(format!(
+                    "{name}: its rows follow those of {of}, and a cursor of your own decides which \
+                     rows of {of} a remote has; write download_cursor and download_delete_cursor \
+                     of {name} too, or give {name} a partition that does not go through {of}"
+                ));
+            }
+            selection = parent;
+        }
+        None
     }
 
     /// Whether rows of the table travel in the direction of the event.

@@ -2,7 +2,7 @@
 //!
 //! It has the columns and foreign keys that remotes have, the scripts, and what people should know.
 
-use super::own::{self, TableScript};
+use super::own::TableScript;
 use super::schema::{Schema, TablePlanner};
 use super::table::{ColumnFacts, ForeignKey, TableFacts};
 use crate::script::{Event, Script};
@@ -71,7 +71,7 @@ impl<S: Schema> TablePlanner<'_, S> {
             let (name, event) = (self.name, script.event);
             format!("{name}: {event} is ignored: rows may differ between remotes and center")
         }));
-        if own::write_uploads(&scripts) {
+        if scripts.iter().any(TableScript::is_own) {
             S::writes_as_it_likes(&mut details);
         }
         self.idle_files(mistakes);
@@ -215,9 +215,17 @@ impl<S: Schema> TablePlanner<'_, S> {
         if !self.is_spelled_alike(key) {
             return Some("its values may be equal and spelled differently".into());
         }
-        let closed = version.selections[parent].is_all()
-            || self.table_model.direction.downloads()
-                && self.selection.follows(parent, &key.columns);
+        let has_own = |table: &str| self.own_file_of(table, Event::DownloadCursor).is_some();
+        let closed = match (has_own(self.name), has_own(parent)) {
+            // Their author knows which rows come together. Until a parent comes, its row waits.
+            (true, true) => true,
+            (false, true) => false,
+            (_, false) => {
+                version.selections[parent].is_all()
+                    || self.table_model.direction.downloads()
+                        && self.selection.follows(parent, &key.columns)
+            }
+        };
         (!closed).then(|| format!("a remote may lack the row of {parent}"))
     }
 

@@ -2,13 +2,16 @@
 
 use crate::download::Sink;
 use crate::download::mark::{Mark, Point};
+use crate::download::own::{self, Origin};
 use crate::download::resume::{self, Continued, Seal, Window};
 use crate::identity::Void;
+use crate::script::{Event, Script};
 use crate::synchronization::resuming::TableToken;
 use crate::synchronization::{
     DownloadBatch, DownloadedTable, FetchRequest, Session, TableMark, UploadRequest,
 };
 use model::{Failure, PublishedTable, Watermark};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The database at the moment of a download.
@@ -48,20 +51,64 @@ pub(crate) trait Moment {
 pub(crate) trait DownloadTable {
     fn published(&self) -> &PublishedTable;
 
-    /// It is unknown which rows leave and enter, so every synchronization sends the whole table.
-    fn is_sent_afresh(&self) -> bool;
+    fn scripts(&self) -> &BTreeMap<Event, Script>;
+
+    /// It is unknown which rows leave and enter the selection of the model.
+    fn has_custom_selection(&self) -> bool;
 
     /// Digest of the selection and of the values that it has for the remote.
-    fn claims(&self, session: &Session) -> Result<u128, Failure>;
+    fn selection_claims(&self, session: &Session) -> Result<u128, Failure>;
 
-    /// Its cursors are those that were generated, so it is known which rows they name.
-    fn has_generated_cursors(&self) -> bool;
+    /// Digest of the two cursors as they were generated.
+    fn generated_cursors(&self) -> Option<&String>;
+
+    /// The model says that a remote keeps the rows that a refresh does not return.
+    fn is_kept_by_refresh(&self) -> bool;
 
     /// Its rows can be sent in the order of their keys, which is the same for ever.
     fn has_key_order(&self) -> bool;
 
     /// Rows can be compared with this key.
     fn can_compare(&self, key: &[u8]) -> bool;
+
+    /// Where the cursor of an event comes from.
+    fn origin(&self, event: Event) -> Origin {
+        own::origin(self.scripts(), event)
+    }
+
+    /// Nothing says which rows leave, so every synchronization sends the whole table.
+    fn is_sent_afresh(&self) -> bool {
+        self.has_custom_selection() && self.origin(Event::DownloadDeleteCursor) == Origin::Missing
+    }
+
+    /// Digest of all that decides, beside changes, which rows the remote has.
+    fn claims(&self, session: &Session) -> Result<u128, Failure> {
+        let selection = self.selection_claims(session)?;
+        Ok(own::claims(self.scripts(), session).map_or(selection, |own| own ^ selection))
+    }
+
+    /// Its cursors are those that were generated, so it is known which rows they name.
+    fn has_generated_cursors(&self) -> bool {
+        let cursors = resume::cursors_of(self.scripts());
+        cursors.is_some() && cursors.as_ref() == self.generated_cursors()
+    }
+
+    /// No download takes rows away only because they do not arrive.
+    fn is_never_refreshed(&self) -> bool {
+        let cursors = [Event::DownloadCursor, Event::DownloadDeleteCursor];
+        self.is_kept_by_refresh()
+            || cursors.iter().any(|event| self.origin(*event) == Origin::Ignored)
+    }
+}
+
+/// What the cursor for deleted keys is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Deletes<S> {
+    /// It does not run: there is none, or the remote lets go of what does not arrive.
+    Nothing,
+    Since(S),
+    /// A user wrote it, and nothing was sent yet.
+    All,
 }
 
 /// What of a table is sent, and up to where it is complete then.
@@ -77,19 +124,32 @@ pub(crate) struct DownloadRange<P, S> {
     ordered: bool,
     /// What the remote keeps of the table, if that counts.
     pub(crate) continued: Option<Continued<S>>,
+    /// The cursor of rows runs, and what is owed is sent.
+    pub(crate) sends_rows: bool,
+    /// Where the cursor of deleted keys comes from.
+    deletes: Origin,
+    /// A script wants the whole table to be sent.
+    is_wanted: bool,
 }
 
 impl<P, S: Clone> DownloadRange<P, S> {
     /// The readings of the table's rows.
     pub(crate) fn windows(&self) -> Vec<Window<S>> {
-        resume::windows(self.continued.as_ref(), self.since.as_ref(), self.ordered)
+        match self.sends_rows {
+            true => resume::windows(self.continued.as_ref(), self.since.as_ref(), self.ordered),
+            false => Vec::new(),
+        }
     }
 
-    /// Since when rows have departed that the remote may have; none if the rows that it has and
-    /// does not receive are those.
-    pub(crate) fn departed(&self) -> Option<&S> {
+    /// Which keys have departed that the remote may have.
+    pub(crate) fn deletes(&self) -> Deletes<&S> {
         let kept = self.continued.as_ref().map(|continued| &continued.departed);
-        kept.or(self.since.as_ref())
+        match (self.deletes, kept.or(self.since.as_ref())) {
+            (Origin::Ignored | Origin::Missing, _) => Deletes::Nothing,
+            (Origin::Generated | Origin::Own, Some(since)) => Deletes::Since(since),
+            (Origin::Own, None) if self.mode == DownloadedTable::Changes => Deletes::All,
+            (Origin::Generated | Origin::Own, None) => Deletes::Nothing,
+        }
     }
 }
 
@@ -147,7 +207,7 @@ fn range<M: Moment>(
     if !published.direction.downloads() {
         // The mark still carries the counter, which settles what the remote was sent.
         let until = Mark { generation, counter, claims: 0, point: moment.nowhere() };
-        return Ok(DownloadRange::new(DownloadedTable::None, None, until));
+        return Ok(DownloadRange::new(table, DownloadedTable::None, None, until));
     }
     let (point, floor) = moment.now(table)?;
     let claims = table.claims(request.session)?;
@@ -159,9 +219,10 @@ fn range<M: Moment>(
         .and_then(|mark| moment.since(mark.point, &until.point, &floor));
     let mode = match since {
         Some(_) => DownloadedTable::Changes,
+        None if table.is_never_refreshed() => DownloadedTable::Changes,
         None => DownloadedTable::Refresh,
     };
-    Ok(DownloadRange::new(mode, since, until))
+    Ok(DownloadRange::new(table, mode, since, until))
 }
 
 /// Finds out whether the remote may go on with a table later, and whether it does so now.
@@ -226,8 +287,24 @@ pub(crate) fn has_other_claims<P: Point>(
 }
 
 impl<P, S> DownloadRange<P, S> {
-    fn new(mode: DownloadedTable, since: Option<S>, until: Mark<P>) -> DownloadRange<P, S> {
-        DownloadRange { mode, since, until, token: None, ordered: false, continued: None }
+    fn new(
+        table: &impl DownloadTable,
+        mode: DownloadedTable,
+        since: Option<S>,
+        until: Mark<P>,
+    ) -> DownloadRange<P, S> {
+        DownloadRange {
+            mode,
+            since,
+            until,
+            token: None,
+            ordered: false,
+            continued: None,
+            sends_rows: mode != DownloadedTable::None
+                && table.origin(Event::DownloadCursor) != Origin::Ignored,
+            deletes: table.origin(Event::DownloadDeleteCursor),
+            is_wanted: false,
+        }
     }
 
     /// Whether the remote is told how far the rows of the table have been sent.
@@ -253,6 +330,24 @@ impl<P: Point, S> Ranges<P, S> {
         self.tables[position].ordered = true;
     }
 
+    /// The tables whose own cursor of deleted keys may return a row of NULLs only: the whole table
+    /// is sent then.
+    pub(crate) fn may_be_refreshed<T: DownloadTable>(&self, tables: &[Arc<T>]) -> Vec<usize> {
+        let all = self.tables.iter().zip(tables).enumerate();
+        let open = all.filter(|(_, (range, table))| {
+            range.deletes == Origin::Own
+                && range.mode == DownloadedTable::Changes
+                && !table.is_never_refreshed()
+        });
+        open.map(|(position, _)| position).collect()
+    }
+
+    /// The whole table is sent, because a script says so.
+    pub(crate) fn refresh(&mut self, position: usize) {
+        let range = &mut self.tables[position];
+        (range.mode, range.since, range.is_wanted) = (DownloadedTable::Refresh, None, true);
+    }
+
     /// Says how each table is downloaded. One that is sent whole is a warning, unless it is so
     /// every time.
     pub(crate) fn begin<T: DownloadTable>(
@@ -263,7 +358,9 @@ impl<P: Point, S> Ranges<P, S> {
     ) -> Result<(), Failure> {
         let modes: Vec<DownloadedTable> = self.tables.iter().map(|range| range.mode).collect();
         let refreshed = tables.iter().enumerate().filter(|(position, table)| {
-            modes[*position] == DownloadedTable::Refresh && !table.is_sent_afresh()
+            modes[*position] == DownloadedTable::Refresh
+                && !table.is_sent_afresh()
+                && !self.tables[*position].is_wanted
         });
         let named = refreshed.map(|(position, table)| (position, table.published().name.as_str()));
         request.warn_of_refreshes(named);

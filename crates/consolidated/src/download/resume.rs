@@ -84,10 +84,10 @@ pub(crate) struct Window<S> {
 }
 
 impl<S> Window<S> {
-    /// All that has changed since then, in any order.
-    pub(crate) fn all(since: S) -> Window<S> {
+    /// All that has changed since then, or all that there is, in any order.
+    pub(crate) fn all(since: Option<S>) -> Window<S> {
         let (low, high) = (None, None);
-        Window { since: Some(since), low, high, ordered: false, passed: 0, is_last: true }
+        Window { since, low, high, ordered: false, passed: 0, is_last: true }
     }
 }
 

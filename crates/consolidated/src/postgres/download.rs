@@ -16,6 +16,7 @@ mod key_order;
 pub(super) mod moment;
 pub(super) mod orphans;
 pub(super) mod owed;
+pub(super) mod own_cursor;
 pub(super) mod read_lock;
 pub(super) mod rows;
 pub(super) mod search;
@@ -28,6 +29,7 @@ pub(super) mod withhold;
 
 use crate::download::batches::{Kind, Part, Stretch};
 use crate::download::owed::{OwedEntries, OwedKeys, Page};
+use crate::download::range::Deletes;
 use crate::download::resume::Window;
 use crate::download::{self, Sink, range};
 use crate::identity::Void;
@@ -233,6 +235,11 @@ pub(super) fn fetch(
     for position in key_order::large(link, tables, judged.unordered(tables), request)? {
         judged.order(position);
     }
+    for position in
+        wanted_whole(link, tables, &judged.tables, judged.may_be_refreshed(tables), request)?
+    {
+        judged.refresh(position);
+    }
     judged.begin(tables, request, sink)?;
     let ranges = &judged.tables;
     let settled = download::owed::settled(request.marks, tables.len(), Mark::counter_of);
@@ -267,6 +274,39 @@ fn own_upload(echo: &Echo, space: NumberSpace) -> Xid8 {
     Xid8(echo.upload.filter(here).map_or(NO_TRANSACTION, |upload| upload.number))
 }
 
+/// Those of the tables at `positions` whose own cursor of deleted keys returns a row of NULLs.
+fn wanted_whole(
+    link: &mut Link,
+    tables: &[Arc<Table>],
+    ranges: &[DownloadRange],
+    positions: Vec<usize>,
+    request: &FetchRequest<'_>,
+) -> Result<Vec<usize>, Failure> {
+    let asked = positions.into_iter().filter_map(|at| {
+        let statement = tables[at].nulls.as_ref()?;
+        let (session, since) = (request.session, ranges[at].since.as_ref());
+        let source = Source { session, since, own_upload: Xid8(NO_TRANSACTION) };
+        let values: Vec<_> = statement.slots.iter().map(|slot| source.value(slot)).collect();
+        Some((at, statement, values))
+    });
+    let asked: Vec<_> = asked.collect();
+    if asked.is_empty() {
+        return Ok(Vec::new());
+    }
+    let parameters: Vec<_> = asked.iter().map(|(.., values)| as_parameters(values)).collect();
+    let calls = asked.iter().zip(&parameters);
+    let calls: Vec<_> =
+        calls.map(|((_, statement, _), values)| Call::new(&statement.sql, values)).collect();
+    let answers = link.flight(&calls).map_err(|fault| {
+        let name = asked
+            .get(fault.call)
+            .map_or("", |(at, ..)| tables[*at].deployed.published.name.as_str());
+        script_failed(name, Event::DownloadDeleteCursor.name())(fault)
+    })?;
+    let answered = asked.iter().zip(&answers).filter(|(_, answer)| answer.affected > 0);
+    Ok(answered.map(|((at, ..), _)| *at).collect())
+}
+
 /// Everything that is to be asked, in the order in which it is sent.
 fn plan<'a>(
     search: Search<'a>,
@@ -298,13 +338,18 @@ fn plan<'a>(
             let source = source(window.since.as_ref());
             cursors.push(Cursor { event, statement, source, bounds, part });
         }
-        if let Some(since) = range.departed()
-            && !departures.is_about(table, since, own_upload)
-        {
-            cursors.push(alone(Event::DownloadDeleteCursor, Some(since), Kind::DeletedKeys)?);
+        let deleted = |since| alone(Event::DownloadDeleteCursor, since, Kind::DeletedKeys);
+        match range.deletes() {
+            Deletes::Since(since) if departures.is_about(table, since, own_upload) => {}
+            Deletes::Since(since) => cursors.push(deleted(Some(since))?),
+            Deletes::All => cursors.push(deleted(None)?),
+            Deletes::Nothing => {}
         }
         if !owed.is_empty() {
-            cursors.push(alone(Event::UploadFetch, range.since.as_ref(), Kind::Owed)?);
+            let (event, statement) = table.lookup()?;
+            let (statement, source) = (Cow::Borrowed(statement), source(None));
+            let part = part(Kind::Owed);
+            cursors.push(Cursor { event, statement, source, bounds: [None; 2], part });
         }
     }
     Ok(cursors)
@@ -385,7 +430,7 @@ fn unfetched(tables: &[Arc<Table>], cursor: Option<&Cursor<'_>>, fault: Fault) -
     };
     let table = &tables[part.position];
     match part.kind {
-        Kind::Owed => Unfetched::reading(table, fault),
+        Kind::Owed => Unfetched::reading(table, *event, fault),
         Kind::Rows | Kind::DeletedKeys => {
             script_failed(&table.deployed.published.name, event.name())(fault).into()
         }

@@ -158,8 +158,8 @@ impl Link {
         self.run(calls, each).map(|_| ())
     }
 
-    /// Lets the database understand a statement that is not run.
-    pub(super) fn understand(&mut self, sql: &str) -> Result<(), Fault> {
+    /// Lets the database understand a statement that is not run, and says what it returns.
+    pub(super) fn understand(&mut self, sql: &str) -> Result<Vec<Column>, Fault> {
         self.line().understand(sql)
     }
 

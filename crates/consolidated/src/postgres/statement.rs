@@ -177,7 +177,7 @@ impl Statement {
         format!("${number}::{}{cast}", column.wire().name())
     }
 
-    fn relation(
+    pub(super) fn relation(
         &mut self,
         relation: Relation,
         table: &PublishedTable,

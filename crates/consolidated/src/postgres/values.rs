@@ -324,6 +324,9 @@ pub(super) enum Reading {
     As(Kind),
     /// Text after a version byte.
     Jsonb,
+    /// Of text where something else belongs. It has no type where a script says NULL, which is all
+    /// that it may be.
+    Null,
 }
 
 /// The bytes of a result are not what its type promises.
@@ -338,6 +341,7 @@ impl Reading {
             _ => NumericAs::Text,
         };
         match *result {
+            Type::TEXT if !column.kind.is_text() => Some(Reading::Null),
             Type::NAME | Type::JSON | Type::XML => Some(Reading::As(Kind::Text)),
             Type::JSONB => Some(Reading::Jsonb),
             _ if matches!(result.kind(), TypeKind::Enum(_)) => Some(Reading::As(Kind::Text)),
@@ -349,6 +353,7 @@ impl Reading {
     pub(super) fn write(self, raw: Option<&[u8]>, out: &mut Vec<u8>) -> Result<(), Garbled> {
         let value = match (raw, self) {
             (None, _) => ValueRef::Null,
+            (Some(_), Reading::Null) => return Err(Garbled),
             (Some(raw), Reading::Jsonb) => ValueRef::Text(raw.strip_prefix(&[1]).ok_or(Garbled)?),
             (Some(raw), Reading::As(kind)) => return kind.write(raw, out),
         };
@@ -357,7 +362,33 @@ impl Reading {
     }
 }
 
+impl ColumnType {
+    /// Whether a result of type `result` can be what remotes have in the column.
+    pub(super) fn takes(&self, result: &Type) -> bool {
+        match Reading::of(result, self) {
+            None => false,
+            Some(Reading::Null) => true,
+            Some(Reading::Jsonb) => self.kind.is_text(),
+            Some(Reading::As(kind)) => kind.is_like(self.kind),
+        }
+    }
+}
+
 impl Kind {
+    fn is_text(self) -> bool {
+        matches!(self, Kind::Text | Kind::Char | Kind::Interval | Kind::Other)
+    }
+
+    /// Whether values of the two look alike at remotes.
+    fn is_like(self, other: Kind) -> bool {
+        let is_integer = |kind| matches!(kind, Kind::Int2 | Kind::Int4 | Kind::Int8);
+        let is_real = |kind| matches!(kind, Kind::Float4 | Kind::Float8);
+        self == other
+            || self.is_text() && other.is_text()
+            || is_integer(self) && is_integer(other)
+            || is_real(self) && is_real(other)
+    }
+
     fn write(self, raw: &[u8], out: &mut Vec<u8>) -> Result<(), Garbled> {
         let value = match self {
             Kind::Bool => ValueRef::Integer(i64::from(array::<1>(raw)?[0] != 0)),

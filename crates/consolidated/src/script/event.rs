@@ -66,8 +66,8 @@ pub(crate) const EVENTS: [EventFact; 9] = {
         fact(E::UploadFence, "upload_fence", P::Upload, I::New, OURS),
         fact(E::ResolveConflict, "resolve_conflict", P::Upload, I::NewAndOld, OURS),
         fact(E::ResolveDeleteConflict, "resolve_delete_conflict", P::Upload, I::NewAndOld, OURS),
-        fact(E::DownloadCursor, "download_cursor", P::Download, I::None, OURS),
-        fact(E::DownloadDeleteCursor, "download_delete_cursor", P::Download, I::None, OURS),
+        fact(E::DownloadCursor, "download_cursor", P::Download, I::None, YOURS),
+        fact(E::DownloadDeleteCursor, "download_delete_cursor", P::Download, I::None, YOURS),
     ]
 };
 

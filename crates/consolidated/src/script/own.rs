@@ -4,7 +4,7 @@
 //! mean is not looked at: the database says that. Only the words are that would break what holds
 //! for all scripts: they run inside our transactions, on connections that other users share.
 
-use super::event::{Event, Images};
+use super::event::Event;
 use super::lexer::{Token, Tokens};
 use super::{Mistake, Own, Piece, Script};
 use model::{Code, Failure, PublishedTable};
@@ -95,10 +95,9 @@ impl Script {
             let own = Own { ignored: true, ..Own::default() };
             return Ok(Script { own: Some(own), ..Script::default() });
         }
-        let fact = event.fact();
         let (mut statements, mut mistakes) = (Vec::new(), Vec::new());
         for tokens in statements_of(text) {
-            let (statement, wrong) = understood(&tokens, table, fact.images);
+            let (statement, wrong) = understood(&tokens, table, event);
             mistakes.extend(wrong);
             mistakes.extend(refusal(&Words::of(&tokens), event, statements.len()));
             statements.push(statement);
@@ -146,6 +145,13 @@ impl Script {
         self.own.as_ref().is_none_or(|own| own.counts)
     }
 
+    /// Where a piece stands in the text that is a value of a download.
+    fn of_download(&self, piece: usize) -> Option<usize> {
+        let Piece::Parameter(at) = self.pieces.get(piece)? else { return None };
+        let place = self.own.as_ref()?.places.get(piece)?;
+        self.parameters[*at].is_of_download().then_some(*place)
+    }
+
     /// The position in the user's text of a position in the statement of this script. `begins` says
     /// where each piece begins in the statement.
     pub(crate) fn place_of(&self, at: usize, begins: &[usize]) -> usize {
@@ -186,7 +192,7 @@ fn statements_of(text: &str) -> Vec<Vec<Placed<'_>>> {
 fn understood(
     tokens: &[Placed<'_>],
     table: &PublishedTable,
-    images: Images,
+    event: Event,
 ) -> (Script, Vec<Mistake>) {
     let counts = Words::of(tokens).verb().is_none_or(|verb| !matches!(verb, "CALL" | "DO"));
     let own = Own { counts, ..Own::default() };
@@ -198,7 +204,14 @@ fn understood(
             let message = "a value is named in braces, such as {r.column}".to_owned();
             mistakes.push(Mistake { at: at + bare, message });
         }
-        mistakes.extend(script.add((*at, *token), table, images).err());
+        mistakes.extend(script.add((*at, *token), table, event.fact().images).err());
+    }
+    if event.is_upload() {
+        let pieces = (0..script.pieces.len()).filter_map(|at| script.of_download(at));
+        mistakes.extend(pieces.map(|at| Mistake {
+            at,
+            message: format!("{event} knows nothing of downloads, and has no such value"),
+        }));
     }
     (script, mistakes)
 }

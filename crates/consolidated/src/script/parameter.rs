@@ -29,6 +29,20 @@ pub(crate) enum Parameter {
     Old(usize),
 }
 
+impl Parameter {
+    /// Whether its value follows from what the remote was sent last.
+    pub(crate) fn is_of_download(&self) -> bool {
+        matches!(
+            self,
+            Parameter::Watermark
+                | Parameter::WatermarkOf(_)
+                | Parameter::LastUpload
+                | Parameter::UploadedFirst
+                | Parameter::UploadedLast
+        )
+    }
+}
+
 /// A batch that a script names like a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Relation {

@@ -35,6 +35,9 @@ pub(super) struct TableDetails {
     /// A digest of the two cursors of its downloads as they were generated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) cursors: Option<String>,
+    /// A remote keeps the rows that a refresh does not return.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) kept_by_refresh: bool,
     /// The tables that its foreign keys refer to.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) parents: Vec<String>,

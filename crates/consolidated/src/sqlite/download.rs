@@ -15,6 +15,8 @@ pub(super) mod withhold;
 use super::details::{CatalogTable, logs_of};
 use crate::download::batches::{Batches, Kind, Part, Stretch};
 use crate::download::owed::{OwedEntries, OwedKeys};
+use crate::download::own::Origin;
+use crate::download::range::{Deletes, DownloadTable};
 use crate::download::resume::Window;
 use crate::download::{self, Sink, range};
 use crate::script::{Event, Parameter};
@@ -22,12 +24,14 @@ use crate::sqlite::download::durable::Ends;
 use crate::sqlite::download::moment::{DownloadRange, Moment};
 use crate::sqlite::download::owed::{Covered, Lookup};
 use crate::sqlite::download::watermark::Mark;
-use crate::sqlite::errors::script_failed;
+use crate::sqlite::errors::{failed, script_failed};
 use crate::sqlite::values::{bind_session, write_row};
 use crate::sqlite::{identity, query};
 use crate::synchronization::{DownloadedTable, FetchRequest, Fetched};
 use model::{Code, Failure, Spills};
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// Sends all rows of `request` to `sink`, and returns up to which entries the logs were read. The
@@ -78,6 +82,12 @@ fn fetch_once(
             judged.order(position);
         }
     }
+    for position in judged.may_be_refreshed(tables) {
+        let since = judged.tables[position].since.as_ref();
+        if wants_all(connection, request, (position, &tables[position]), since)? {
+            judged.refresh(position);
+        }
+    }
     judged.begin(tables, request, sink)?;
     let ranges = &judged.tables;
     let settled = download::owed::settled(request.marks, tables.len(), Mark::counter_of);
@@ -120,11 +130,13 @@ impl Download<'_, '_> {
         range: &DownloadRange,
         owed: OwedKeys,
     ) -> Result<(), Unfetched> {
-        if let (Some(_), Some((first, last))) = (&range.since, self.request.echo.own(position)) {
+        if let (true, Some(_), Some((first, last))) =
+            (table.has_generated_cursors(), &range.since, self.request.echo.own(position))
+        {
             self.batches.count_filtered(last.abs_diff(first) + 1);
         }
         self.batches.begin(Some(owed));
-        let refreshed = range.since.is_none();
+        let refreshed = range.mode == DownloadedTable::Refresh;
         let part = |kind| Part { position, kind, refreshed, meets_owed: true, stretch: None };
         if range.mode != DownloadedTable::None {
             for window in range.windows() {
@@ -132,8 +144,13 @@ impl Download<'_, '_> {
                 let part = Part { stretch, ..part(Kind::Rows) };
                 self.cursor(table, Event::DownloadCursor, &window, part)?;
             }
-            if let Some(since) = range.departed() {
-                let all = Window::all(since.clone());
+            let since = match range.deletes() {
+                Deletes::Nothing => None,
+                Deletes::Since(since) => Some(Some(since.clone())),
+                Deletes::All => Some(None),
+            };
+            if let Some(since) = since {
+                let all = Window::all(since);
                 self.cursor(table, Event::DownloadDeleteCursor, &all, part(Kind::DeletedKeys))?;
             }
         }
@@ -154,11 +171,17 @@ impl Download<'_, '_> {
             Kind::DeletedKeys => published.key.len(),
             Kind::Rows | Kind::Owed => published.width(),
         };
+        let is_own = table.origin(event) == Origin::Own;
         each(connection, request, table, event, window, part.position, &mut |row| {
+            // No key is NULL: such a row says something else, or nothing.
+            if is_own && part.kind == Kind::DeletedKeys && nulls(row, width)? > 0 {
+                return Ok(ControlFlow::Continue(()));
+            }
             batches.row(part, published, |buffer| {
                 write_row(buffer, row, width)
                     .map_err(|error| script_failed(error, &published.name, event.name()))
-            })
+            })?;
+            Ok(ControlFlow::Continue(()))
         })?;
         batches.end(part)
     }
@@ -204,7 +227,34 @@ impl Download<'_, '_> {
     }
 }
 
-/// Shows `visit` each row of a cursor.
+/// Whether the own cursor of deleted keys wants the whole table to be sent: it returns a row of
+/// NULLs.
+fn wants_all(
+    connection: &Connection,
+    request: &FetchRequest<'_>,
+    (position, table): (usize, &CatalogTable),
+    since: Option<&Vec<i64>>,
+) -> Result<bool, Failure> {
+    let (event, width) = (Event::DownloadDeleteCursor, table.published.key.len());
+    let (window, mut wants) = (Window::all(since.cloned()), false);
+    each(connection, request, table, event, &window, position, &mut |row| {
+        wants = nulls(row, width)? == width;
+        Ok(if wants { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    })?;
+    Ok(wants)
+}
+
+/// How many of the first `width` values are NULL.
+fn nulls(row: &Row<'_>, width: usize) -> Result<usize, Failure> {
+    let mut nulls = 0;
+    for at in 0..width {
+        let value = row.get_ref(at).map_err(failed("read what a cursor returns"))?;
+        nulls += usize::from(value == ValueRef::Null);
+    }
+    Ok(nulls)
+}
+
+/// Shows `visit` each row of a cursor, until it has seen enough.
 fn each(
     connection: &Connection,
     request: &FetchRequest<'_>,
@@ -212,7 +262,7 @@ fn each(
     event: Event,
     window: &Window<Vec<i64>>,
     position: usize,
-    visit: &mut dyn FnMut(&Row<'_>) -> Result<(), Failure>,
+    visit: &mut dyn FnMut(&Row<'_>) -> Result<ControlFlow<()>, Failure>,
 ) -> Result<(), Failure> {
     let script = table.required(event)?;
     let since = window.since.as_deref();
@@ -243,7 +293,9 @@ fn each(
     }
     let mut rows = statement.raw_query();
     while let Some(row) = rows.next().map_err(running)? {
-        visit(row)?;
+        if visit(row)?.is_break() {
+            break;
+        }
     }
     Ok(())
 }

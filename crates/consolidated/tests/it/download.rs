@@ -5,6 +5,7 @@ mod changes;
 mod downloads_postgres;
 mod firing_order;
 mod owed_batches;
+mod own_cursors;
 mod plans_postgres;
 mod snapshots_postgres;
 mod watermarks;

@@ -1,7 +1,9 @@
 //! A table of a script version, ready to run.
 
 use crate::catalog::table::CatalogTable;
+use crate::download::own::{Origin, origin};
 use crate::postgres::deploy::details::TableDetails;
+use crate::postgres::download::own_cursor;
 use crate::postgres::optimize::plan_cache;
 use crate::postgres::optimize::round_trip_proof::RoundTripProof;
 use crate::postgres::statement::Statement;
@@ -25,6 +27,10 @@ pub(in crate::postgres) struct Table {
     pub(in crate::postgres) departed: Option<Statement>,
     /// Finds rows that were not applied; none where that is not sure.
     pub(in crate::postgres) seeker: Option<Seeker>,
+    /// Looks rows up as the own cursor returns them; none of a table with a generated one.
+    by_key: Option<Statement>,
+    /// Finds a row of NULLs in what the own cursor of deleted keys returns.
+    pub(in crate::postgres) nulls: Option<Statement>,
     /// Watches the scripts of users; none where there are none, or no partition.
     pub(in crate::postgres) fence: Option<Fence>,
 }
@@ -45,21 +51,41 @@ impl Table {
                 continue;
             }
             for parameter in &script.parameters {
-                let claim = !matches!(
-                    parameter,
-                    Parameter::Watermark | Parameter::WatermarkOf(_) | Parameter::LastUpload
-                );
-                if claim && !claims.contains(parameter) {
+                if !parameter.is_of_download() && !claims.contains(parameter) {
                     claims.push(parameter.clone());
                 }
             }
         }
+        let own = |event| {
+            let is_own = origin(deployed.scripts(), event) == Origin::Own;
+            statements.get(&event).filter(|_| is_own)
+        };
+        let by_key =
+            own(Event::DownloadCursor).map(|cursor| own_cursor::by_key(cursor, published, columns));
+        let deletes = own(Event::DownloadDeleteCursor);
+        let nulls = deletes.map(|cursor| own_cursor::nulls(cursor, published));
+        let keys = deletes.map(|cursor| own_cursor::keys(cursor, published));
+        statements.extend(keys.map(|keys| (Event::DownloadDeleteCursor, keys)));
         let verbatim = deployed.details.verbatim.as_ref();
         let is_verbatim = verbatim.is_some_and(|verbatim| verbatim.is_about(deployed.scripts()));
         let departed = departed(&deployed);
         let seeker = Seeker::of(&deployed);
         let fence = Fence::of(&deployed);
-        Table { deployed, statements, claims, is_verbatim, departed, seeker, fence }
+        Table { deployed, statements, claims, is_verbatim, departed, seeker, by_key, nulls, fence }
+    }
+
+    /// What looks owed rows up by their keys, and the event whose script it is (OC1).
+    pub(in crate::postgres) fn lookup(&self) -> Result<(Event, &Statement), Failure> {
+        match &self.by_key {
+            Some(own) => Ok((Event::DownloadCursor, own)),
+            None => Ok((Event::UploadFetch, self.required(Event::UploadFetch)?)),
+        }
+    }
+
+    /// The statements that read for a download.
+    pub(in crate::postgres) fn reads(&self) -> impl Iterator<Item = &Statement> {
+        let events = [Event::DownloadCursor, Event::DownloadDeleteCursor, Event::UploadFetch];
+        events.into_iter().filter_map(|event| self.statement(event))
     }
 
     /// How it is proven that what was uploaded is what is stored; none where it is not.

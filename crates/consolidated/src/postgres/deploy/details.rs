@@ -37,6 +37,9 @@ pub(in crate::postgres) struct TableDetails {
     /// A digest of the two cursors of its downloads as they were generated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::postgres) cursors: Option<String>,
+    /// A remote keeps the rows that a refresh does not return.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(in crate::postgres) kept_by_refresh: bool,
     /// Asks whether anything has departed.
     pub(in crate::postgres) departed: Option<Probe>,
     /// Published names, and names in SQL, of the tables whose triggers it relies on.

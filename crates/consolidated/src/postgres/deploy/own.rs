@@ -3,14 +3,15 @@
 //! What it does not understand is a mistake in a file, with its line and column. All of them are
 //! told at once, before anything is changed.
 
-use crate::deploy::own::{TableScript, refused};
+use crate::deploy::own::{TableScript, refused, wrong_width};
 use crate::postgres::connect::NO_SEARCH_PATH;
 use crate::postgres::deploy::details::TableDetails;
 use crate::postgres::deploy::plan::Plan;
 use crate::postgres::errors::{Fault, code};
-use crate::postgres::link::Link;
+use crate::postgres::link::{Column, Link};
 use crate::postgres::statement::Statement;
-use crate::script::{Mistake, Parameter, Piece, Script};
+use crate::postgres::values::ColumnType;
+use crate::script::{Event, Mistake, Parameter, Piece, Script};
 use model::{Code, Failure, PublishedTable};
 use postgres_driver::Refusal;
 
@@ -57,7 +58,15 @@ fn mistakes_of(
             found.push(Mistake { at, message: why.to_owned() });
             continue;
         }
-        let Err(fault) = understood(link, &statement.sql) else { continue };
+        let fault = match understood(link, &statement.sql) {
+            Ok(returned) => {
+                let wrong = wrong_columns(script.event, &returned, published, &details.columns);
+                let at = one.place_of(first_word(&statement.sql), &begins);
+                found.extend(wrong.map(|message| Mistake { at, message }));
+                continue;
+            }
+            Err(fault) => fault,
+        };
         let Some(refusal) = fault.db().filter(|refusal| is_mistake(refusal)) else {
             return Err(fault.failure(format_args!("understand {}", script.event)));
         };
@@ -71,13 +80,39 @@ fn mistakes_of(
 }
 
 /// The names of a script are looked up as for an upload.
-fn understood(link: &mut Link, sql: &str) -> Result<(), Fault> {
+fn understood(link: &mut Link, sql: &str) -> Result<Vec<Column>, Fault> {
     link.batch("RESET search_path")?;
     let understood = link.understand(sql);
     if !link.is_lost() {
         link.batch(NO_SEARCH_PATH)?;
     }
     understood
+}
+
+/// What is wrong with the columns that a cursor returns, if something is.
+fn wrong_columns(
+    event: Event,
+    returned: &[Column],
+    table: &PublishedTable,
+    types: &[ColumnType],
+) -> Option<String> {
+    if event.is_upload() {
+        return None;
+    }
+    if let Some(wrong) = wrong_width(event, table, returned.len()) {
+        return Some(wrong);
+    }
+    let wanted: Vec<usize> = match event {
+        Event::DownloadDeleteCursor => table.key.iter().map(|at| usize::from(*at)).collect(),
+        _ => (0..table.width()).collect(),
+    };
+    let mut pairs = wanted.iter().map(|at| &types[*at]).zip(returned);
+    let (wanted, returned) = pairs.find(|(wanted, returned)| !wanted.takes(&returned.type_))?;
+    let (name, found) = (&returned.name, returned.type_.name());
+    Some(format!(
+        "it returns {name} as {found}: cast it to what the published column is, {}",
+        wanted.cast
+    ))
 }
 
 /// A value of one row in a script that takes a whole batch: its piece in the statement `one`.
@@ -111,6 +146,10 @@ fn place_in(sql: &str, refusal: &Refusal) -> usize {
             let found = sql.char_indices().nth(position.saturating_sub(1));
             found.map_or(sql.len(), |(at, _)| at)
         }
-        None => sql.len() - sql.trim_start().len(),
+        None => first_word(sql),
     }
+}
+
+fn first_word(sql: &str) -> usize {
+    sql.len() - sql.trim_start().len()
 }

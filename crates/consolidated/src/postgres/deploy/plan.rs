@@ -152,6 +152,7 @@ impl Schema for PostgresSchema {
             afresh: selection.is_custom(),
             kept: plan_cache::scripts(table, selection, scripts),
             cursors: resume::cursors_of(scripts),
+            kept_by_refresh: planner.table_model.kept_by_refresh,
             departed: departed.and_then(|script| Some(Probe::new(departures?, script))),
             guards: guards(planner),
             may_leave: planner.table_model.may_leave,

@@ -1,18 +1,17 @@
 //! The state of the database by which a download is judged.
 
 use crate::download::range::{self, DownloadTable};
-use crate::download::resume;
 use crate::identity::Void;
 use crate::postgres::catalog::table::Table;
 use crate::postgres::download::key_order;
 use crate::postgres::download::snapshot::Snapshot;
 use crate::postgres::download::timeline::Timelines;
 use crate::postgres::download::watermark::{Mark, NumberSpace, Point};
-use crate::script::Parameter;
+use crate::script::{Event, Parameter, Script};
 use crate::synchronization::{Session, TableMark};
 use model::{Code, Failure, PublishedTable};
 use siphasher::sip128::{Hasher128, SipHasher13};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::Hasher;
 
 /// The database at the moment of a download.
@@ -115,17 +114,24 @@ impl DownloadTable for Table {
         &self.deployed.published
     }
 
-    fn is_sent_afresh(&self) -> bool {
+    fn scripts(&self) -> &BTreeMap<Event, Script> {
+        self.deployed.scripts()
+    }
+
+    fn has_custom_selection(&self) -> bool {
         self.deployed.details.afresh
     }
 
-    fn claims(&self, session: &Session) -> Result<u128, Failure> {
+    fn selection_claims(&self, session: &Session) -> Result<u128, Failure> {
         Ok(claims(self, session))
     }
 
-    fn has_generated_cursors(&self) -> bool {
-        let cursors = resume::cursors_of(self.deployed.scripts());
-        cursors.is_some() && cursors == self.deployed.details.cursors
+    fn generated_cursors(&self) -> Option<&String> {
+        self.deployed.details.cursors.as_ref()
+    }
+
+    fn is_kept_by_refresh(&self) -> bool {
+        self.deployed.details.kept_by_refresh
     }
 
     fn has_key_order(&self) -> bool {

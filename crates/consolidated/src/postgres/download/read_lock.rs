@@ -17,7 +17,6 @@ use crate::postgres::catalog::table::Table;
 use crate::postgres::errors::{Fault, FaultKind, script_failed};
 use crate::postgres::link::line::is_collision;
 use crate::postgres::link::{Call, Link};
-use crate::script::Event;
 use model::{Code, Failure};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -42,9 +41,6 @@ const SYSTEM_TABLES: [&str; 4] = [
     "syncline.syncline_remote",
     "syncline.syncline_system",
 ];
-
-/// The events whose scripts a download runs.
-const EVENTS: [Event; 3] = [Event::DownloadCursor, Event::DownloadDeleteCursor, Event::UploadFetch];
 
 /// What this transaction has locked: the tables that scripts name, in whatever way, as the
 /// database itself understands them. What functions read inside is not among it.
@@ -131,7 +127,7 @@ impl ReadLocks {
             }
             let limit = limit_ms(link);
             let mut text = format!("BEGIN; SET LOCAL statement_timeout = {limit}");
-            for statement in EVENTS.iter().filter_map(|event| table.statement(*event)) {
+            for statement in table.reads() {
                 let sql = &statement.sql;
                 text.push_str(&format!(
                     "; PREPARE syncline_reads AS {sql}; DEALLOCATE syncline_reads"

@@ -19,8 +19,8 @@ pub(in crate::postgres) struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    pub(super) fn source(self, position: usize) -> Source<'a> {
-        let since = self.ranges[position].since.as_ref();
-        Source { session: self.request.session, since, own_upload: self.own_upload }
+    /// For rows that are owed, whatever was sent before.
+    pub(super) fn source(self) -> Source<'a> {
+        Source { session: self.request.session, since: None, own_upload: self.own_upload }
     }
 }

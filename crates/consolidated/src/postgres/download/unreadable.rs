@@ -1,4 +1,4 @@
-//! Finds the rows that the script `upload_fetch` cannot read, because of what they contain.
+//! Finds the owed rows that no script can read, because of what they contain.
 //!
 //! A download asks for all rows of a table at once. Where that fails, the transaction is lost. So
 //! the download begins again, and asks in savepoints before it sends anything.
@@ -31,11 +31,11 @@ impl From<Failure> for Unfetched {
 }
 
 impl Unfetched {
-    /// What the failure of the script `upload_fetch` means.
-    pub(in crate::postgres) fn reading(table: &Table, fault: Fault) -> Unfetched {
+    /// What the failure of the script that looks owed rows up means.
+    pub(in crate::postgres) fn reading(table: &Table, event: Event, fault: Fault) -> Unfetched {
         let may_be_a_row = may_be_a_row(&fault);
         let name = &table.deployed.published.name;
-        let failure = script_failed(name, Event::UploadFetch.name())(fault);
+        let failure = script_failed(name, event.name())(fault);
         match may_be_a_row {
             true => Unfetched::Unreadable(failure),
             false => Unfetched::Failed(failure),
@@ -52,7 +52,7 @@ pub(super) fn find<'k>(
     source: Source<'_>,
     keys: &'k [&'k [u8]],
 ) -> Result<Vec<(&'k &'k [u8], String)>, Failure> {
-    let statement = table.required(Event::UploadFetch)?;
+    let (_, statement) = table.lookup()?;
     halving::failing(keys, |some| {
         let values = statement.slots.iter().map(|slot| match slot {
             Slot::NewColumn(column) | Slot::OldColumn(column) => {
@@ -86,7 +86,7 @@ pub(super) fn leave_to_cursors(
 ) -> Result<(), Failure> {
     let unreadable = |table: usize, keys: &[Vec<u8>]| {
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-        let found = find(link, &search.tables[table], search.source(table), &keys)?;
+        let found = find(link, &search.tables[table], search.source(), &keys)?;
         Ok(found.into_iter().map(|(key, message)| (key.to_vec(), message)).collect())
     };
     download::owed::leave_to_cursors(owed, search.ranges, unreadable, sink)

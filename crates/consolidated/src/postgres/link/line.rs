@@ -4,7 +4,7 @@ use crate::postgres::errors::{Fault, FaultKind};
 use crate::postgres::link::clock;
 use crate::serving::cancellation::{Cancel, Cancellation};
 use model::Failure;
-use postgres_driver::{Call, CallResult, Key, Options, RowRef, Session, cancel};
+use postgres_driver::{Call, CallResult, Column, Key, Options, RowRef, Session, cancel};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -45,19 +45,21 @@ impl Line {
         self.session.as_ref().is_some_and(|session| !session.is_idle())
     }
 
-    /// Lets the database understand a statement that is not run, and forget it again.
-    pub(in crate::postgres) fn understand(&mut self, sql: &str) -> Result<(), Fault> {
+    /// Lets the database understand a statement that is not run, and forget it again. Says what it
+    /// returns.
+    pub(in crate::postgres) fn understand(&mut self, sql: &str) -> Result<Vec<Column>, Fault> {
         let Some(session) = &mut self.session else {
             return Err(Fault { call: 0, kind: FaultKind::Disconnected });
         };
         let understood = session.prepare(&[Call::new(sql, &[])]).map_err(Fault::from);
+        let columns = session.signature(sql).map_or(Vec::new(), |(_, columns)| columns.to_vec());
         session.forget_statements();
         self.round_trips += 1;
         if understood.as_ref().is_err_and(|fault| fault.db().is_none() || fault.is_lost()) {
             // There may be unread answers (A1).
             self.session = None;
         }
-        understood.map(drop)
+        understood.map(|_| columns)
     }
 
     /// Sends `calls` together, hands on every row, and counts the rows of each.

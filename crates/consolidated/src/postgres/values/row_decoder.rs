@@ -41,9 +41,16 @@ impl Decoder {
         out: &mut Vec<u8>,
     ) -> Result<(), Failure> {
         for ((reading, raw), column) in self.readings.iter().zip(row.values()).zip(row.columns()) {
-            reading.write(raw, out).map_err(|_| {
-                let message = format!("column {} is not what its type says", column.name);
-                Failure::new(Code::Bug, message)
+            reading.write(raw, out).map_err(|_| match reading {
+                Reading::Null => {
+                    let message = format!("a script selects {} as text", column.name);
+                    Failure::new(Code::ScriptFailed, message)
+                        .hint("cast it to the type of the published column")
+                }
+                _ => {
+                    let message = format!("column {} is not what its type says", column.name);
+                    Failure::new(Code::Bug, message)
+                }
             })?;
         }
         Ok(())

@@ -119,6 +119,7 @@ impl Schema for SqliteSchema {
         let parents = table.foreign_keys.iter().map(|key| key.parent.as_str());
         let parents: BTreeSet<&str> = parents.filter(|name| *name != table.name).collect();
         details.parents = parents.into_iter().map(str::to_owned).collect();
+        details.kept_by_refresh = planner.table_model.kept_by_refresh;
         details.written = planner.written_unseen(&published.columns);
         // Of a table with triggers, or where a time is clamped, only the row itself tells what
         // became of it.

@@ -1,8 +1,9 @@
 //! Lets SQLite understand the scripts that users wrote, and tells where it does not.
 
-use crate::script::{Mistake, Piece, Script};
+use crate::deploy::own::wrong_width;
+use crate::script::{Event, Mistake, Piece, Script};
 use crate::sqlite::deploy::plan::Plan;
-use model::Failure;
+use model::{Failure, PublishedTable};
 use rusqlite::{Connection, Error};
 
 /// What is wrong with the scripts of users in `plan`, as lines for people.
@@ -11,14 +12,21 @@ pub(super) fn mistakes(connection: &Connection, plan: &Plan) -> Result<Vec<Strin
     for table in plan.tables() {
         for written in table.scripts.iter().filter(|script| script.is_own()) {
             let script = written.parse(&table.published)?;
-            let mistakes = script.statements().filter_map(|one| mistake(connection, one));
+            let event = written.event;
+            let asked = script.statements();
+            let mistakes =
+                asked.filter_map(|one| mistake(connection, one, (event, &table.published)));
             told.extend(mistakes.map(|mistake| written.told(&mistake)));
         }
     }
     Ok(told)
 }
 
-fn mistake(connection: &Connection, script: &Script) -> Option<Mistake> {
+fn mistake(
+    connection: &Connection,
+    script: &Script,
+    (event, table): (Event, &PublishedTable),
+) -> Option<Mistake> {
     let begins = begins(script);
     let placed = |at: usize, message: &str| {
         Some(Mistake { at: script.place_of(at, &begins), message: message.to_owned() })
@@ -32,7 +40,10 @@ fn mistake(connection: &Connection, script: &Script) -> Option<Mistake> {
         }
     }
     match connection.prepare(&script.sql) {
-        Ok(_) => None,
+        Ok(statement) => {
+            let wrong = wrong_width(event, table, statement.column_count())?;
+            placed(script.sql.len() - script.sql.trim_start().len(), &wrong)
+        }
         Err(Error::SqlInputError { msg, offset, .. }) => {
             placed(usize::try_from(offset).unwrap_or(0), &msg)
         }

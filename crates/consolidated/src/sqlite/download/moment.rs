@@ -2,8 +2,8 @@
 
 use super::key_order;
 use crate::download::range::{self, DownloadTable};
-use crate::download::resume;
 use crate::identity::Void;
+use crate::script::{Event, Script};
 use crate::sqlite::details::{CatalogTable, logs_of};
 use crate::sqlite::download::watermark::{self, LogMark, Logs, Mark};
 use crate::sqlite::errors::failed;
@@ -11,6 +11,7 @@ use crate::sqlite::upload::own_entries;
 use crate::synchronization::Session;
 use model::{Code, Failure, PublishedTable};
 use rusqlite::{Connection, OptionalExtension};
+use std::collections::BTreeMap;
 
 /// Which rows of a table are sent; changes are sent since an entry of each log that the scripts
 /// look at.
@@ -72,17 +73,24 @@ impl DownloadTable for CatalogTable {
         &self.published
     }
 
-    fn is_sent_afresh(&self) -> bool {
+    fn scripts(&self) -> &BTreeMap<Event, Script> {
+        CatalogTable::scripts(self)
+    }
+
+    fn has_custom_selection(&self) -> bool {
         self.details.sent_afresh
     }
 
-    fn claims(&self, session: &Session) -> Result<u128, Failure> {
+    fn selection_claims(&self, session: &Session) -> Result<u128, Failure> {
         watermark::claims(&self.details, session)
     }
 
-    fn has_generated_cursors(&self) -> bool {
-        let cursors = resume::cursors_of(self.scripts());
-        cursors.is_some() && cursors == self.details.cursors
+    fn generated_cursors(&self) -> Option<&String> {
+        self.details.cursors.as_ref()
+    }
+
+    fn is_kept_by_refresh(&self) -> bool {
+        self.details.kept_by_refresh
     }
 
     /// Every stored value has a place among all others.

@@ -1,6 +1,8 @@
 //! Reads what a remote is owed, and looks rows up by their keys.
 
 use crate::download::owed::{OwedEntries, OwedEntry};
+use crate::download::own::Origin;
+use crate::download::range::DownloadTable;
 use crate::script::{Event, Parameter, Script};
 use crate::sqlite::details::CatalogTable;
 use crate::sqlite::errors::{failed, row_fault, script_failed};
@@ -8,6 +10,7 @@ use crate::sqlite::values::{Bind, bind_sessions, write_row};
 use crate::synchronization::{FetchRequest, Session};
 use model::{Counter, Failure, RowReader};
 use rusqlite::{CachedStatement, Connection, Row};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Reads all entries of the remote that are of tables of this session.
@@ -83,7 +86,7 @@ pub(super) enum Covered {
 pub(super) struct Lookup<'c> {
     connection: &'c Connection,
     table: &'c CatalogTable,
-    script: &'c Script,
+    script: Cow<'c, Script>,
     statement: CachedStatement<'c>,
     /// Of each parameter that is of the key: its number, and its place in the key.
     keys: Vec<(usize, usize)>,
@@ -95,7 +98,10 @@ impl<'c> Lookup<'c> {
         table: &'c CatalogTable,
         session: &Session,
     ) -> Result<Lookup<'c>, Failure> {
-        let script = table.required(Event::UploadFetch)?;
+        let script = match table.origin(Event::DownloadCursor) {
+            Origin::Own => Cow::Owned(by_key(table)?),
+            _ => Cow::Borrowed(table.required(Event::UploadFetch)?),
+        };
         let mut statement = connection.prepare_cached(&script.sql).map_err(running(table))?;
         let mut keys = Vec::new();
         let key = &table.published.key;
@@ -105,7 +111,7 @@ impl<'c> Lookup<'c> {
                 keys.extend(place.map(|place| (index + 1, place)));
             }
         }
-        bind_sessions(&mut statement, script, session).map_err(running(table))?;
+        bind_sessions(&mut statement, &script, session).map_err(running(table))?;
         Ok(Lookup { connection, table, script, statement, keys })
     }
 
@@ -132,6 +138,24 @@ impl<'c> Lookup<'c> {
         write_row(out, row, table.published.width()).map_err(running(table))?;
         Ok(Covered::Row)
     }
+}
+
+/// Looks a row up as the own cursor of the table returns it (OC1).
+fn by_key(table: &CatalogTable) -> Result<Script, Failure> {
+    let (cursor, published) = (table.required(Event::DownloadCursor)?, &table.published);
+    let mut parameters = cursor.parameters.clone();
+    let equal = published.key.iter().map(|at| {
+        parameters.push(Parameter::New(usize::from(*at)));
+        format!("c{at} = ?{}", parameters.len())
+    });
+    let equal = equal.collect::<Vec<_>>().join(" AND ");
+    let columns: Vec<String> = (0..published.width()).map(|at| format!("c{at}")).collect();
+    let sql = format!(
+        "WITH syncline_rows ({}) AS (\n{}\n)\nSELECT * FROM syncline_rows WHERE {equal}",
+        columns.join(", "),
+        cursor.sql
+    );
+    Ok(Script { sql, parameters, ..Script::default() })
 }
 
 fn running(table: &CatalogTable) -> impl Fn(rusqlite::Error) -> Failure {
