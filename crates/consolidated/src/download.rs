@@ -7,6 +7,7 @@ pub(crate) mod owed;
 pub(crate) mod own;
 pub(crate) mod range;
 pub(crate) mod resume;
+pub(crate) mod time;
 
 use crate::synchronization::DownloadBatch;
 use model::Failure;

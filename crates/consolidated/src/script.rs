@@ -107,6 +107,15 @@ impl Script {
         Ok(())
     }
 
+    /// How the parameter at `index` is written in [`Script::sql`]. A time of SQLite is a text of
+    /// whole seconds: what CURRENT_TIMESTAMP has written in the same second is not less.
+    pub(crate) fn spelled(&self, index: usize) -> String {
+        match self.parameters[index].is_time() {
+            true => format!("datetime(?{}, 'unixepoch')", index + 1),
+            false => format!("?{}", index + 1),
+        }
+    }
+
     fn add_text(&mut self, at: usize, text: &str) {
         self.sql.push_str(text);
         match self.pieces.last_mut() {
@@ -141,7 +150,8 @@ impl Script {
                     self.parameters.len() - 1
                 }
             };
-            self.sql.push_str(&format!("?{}", index + 1));
+            let spelled = self.spelled(index);
+            self.sql.push_str(&spelled);
             self.push(at + begin, Piece::Parameter(index));
         }
         Ok(())

@@ -32,6 +32,8 @@ pub struct SyncModel {
     pub dropped_tables: Vec<String>,
     /// Tables that are not published on purpose.
     pub unpublished: Vec<String>,
+    /// The time zone of the local times that own cursors compare with the last download.
+    pub time_zone: Option<String>,
     /// No script is generated that the user can write.
     pub only_own: bool,
     /// The scripts that the user wrote, by the table's name as written and event.
@@ -184,6 +186,7 @@ struct ModelFile {
     #[serde(default)]
     unpublished: Vec<String>,
     scripts: Option<ScriptsFile>,
+    time_zone: Option<String>,
 }
 
 /// Where scripts come from.
@@ -275,6 +278,7 @@ impl SyncModel {
             tables,
             dropped_tables: file.dropped_tables,
             unpublished: file.unpublished,
+            time_zone: file.time_zone,
             only_own: file.scripts == Some(ScriptsFile::Own),
             own_scripts: BTreeMap::new(),
             misplaced_scripts: Vec::new(),

@@ -157,6 +157,8 @@ impl Session {
             Parameter::Passed(number) => self.passed.get(*number),
             Parameter::Watermark
             | Parameter::WatermarkOf(_)
+            | Parameter::LastDownload
+            | Parameter::LastTableDownload
             | Parameter::LastUpload
             | Parameter::UploadedFirst
             | Parameter::UploadedLast
@@ -290,6 +292,8 @@ pub struct Applied {
     pub ignored: u64,
     /// What need not come back.
     pub echo: Echo,
+    /// When it was applied, in microseconds since 1970, where no other transaction is open then.
+    pub time_us: Option<i64>,
     /// Proves that this synchronization took place; to be sent when it is durable.
     pub receipt: Option<Receipt>,
     /// In which life of the database it took place.
@@ -339,6 +343,8 @@ pub struct FetchRequest<'a> {
     pub held_marks: &'a [TableMark],
     /// What need not be sent.
     pub echo: &'a Echo,
+    /// See [`Applied::time_us`].
+    pub time_us: Option<i64>,
     /// Rows that the remote asks for, by the position of their table and their key: as many as one
     /// Hello can have. They are sent as if they were owed.
     pub wanted: &'a [(usize, Vec<u8>)],

@@ -211,7 +211,8 @@ codes! {
     /// The file is a remote, so it cannot be a consolidated database.
     3011 RemoteFile Operator false "name the consolidated database, or `syncline remote detach`";
     /// The database user of Syncline lacks a required right: on the schema `syncline`, or on a
-    /// published table.
+    /// published table; or, where cursors of your own compare times, to see since when the
+    /// transactions of other users are open.
     3012 DatabaseRights Operator false
         "grant the rights that the guide to PostgreSQL lists, or deploy as the owner of the tables";
     /// The database server is a standby. It does not know all open transactions, so a download

@@ -55,6 +55,9 @@ pub(crate) fn plan<S: Schema>(
     for version in &versions {
         planned.push(version.plan(&tracked, &mut notices, &mut mistakes)?);
         mistakes.extend(version.stray_files());
+        if version.model.time_zone.is_some() && !S::HAS_TIME_ZONES {
+            mistakes.push("time_zone: on SQLite all times are in UTC; leave it out".to_owned());
+        }
     }
     let tracking =
         tracked.iter().filter_map(|(name, wanted)| S::tracking(&user_tables[name], wanted));

@@ -25,6 +25,9 @@ pub(crate) trait Schema: Sized {
     /// A table that is published as a whole has its generated columns at remotes too.
     const GENERATED_COLUMNS_CROSS: bool;
 
+    /// The database stamps rows with local times.
+    const HAS_TIME_ZONES: bool;
+
     /// The rows of a batch are sent to the database together, whatever a script does with them.
     const SENDS_ROWS_TOGETHER: bool;
 

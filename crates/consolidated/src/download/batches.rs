@@ -345,6 +345,7 @@ mod tests {
             marks: &[],
             held_marks: &[],
             echo: &Echo::default(),
+            time_us: None,
             wanted: &[],
             batch_bytes: 1000,
             batch_rows: 1000,

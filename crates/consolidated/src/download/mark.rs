@@ -1,5 +1,6 @@
 //! What a watermark says: only the backend that wrote it can read it.
 
+use crate::download::time::Time;
 use crate::synchronization::TableMark;
 use model::{Counter, Failure, Watermark};
 
@@ -13,6 +14,8 @@ pub(crate) struct Mark<P> {
     /// Digest of the selection and of the values that it depends on: of another selection, or with
     /// other values, the remote needs all rows (trap 4). 0 for a table that is not downloaded.
     pub(crate) claims: u128,
+    /// Since when the remote lacks what was stamped, where cursors ask for that.
+    pub(crate) time: Option<Time>,
     pub(crate) point: P,
 }
 

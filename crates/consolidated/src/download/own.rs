@@ -7,7 +7,7 @@
 //!     as a new one would: everything that the cursor returns from the beginning.
 
 use crate::digest;
-use crate::script::{Event, Script};
+use crate::script::{Event, Parameter, Script};
 use crate::synchronization::Session;
 use std::collections::BTreeMap;
 
@@ -41,6 +41,11 @@ pub(crate) fn origin(scripts: &Scripts, event: Event) -> Origin {
 /// The cursors that a user wrote.
 fn cursors(scripts: &Scripts) -> impl Iterator<Item = &Script> {
     CURSORS.iter().filter_map(|event| scripts.get(event)).filter(|script| script.is_own())
+}
+
+/// Whether a cursor asks since when the remote lacks what was stamped.
+pub(crate) fn ask_for_times(scripts: &Scripts) -> bool {
+    cursors(scripts).flat_map(|script| &script.parameters).any(Parameter::is_time)
 }
 
 /// A digest of the own cursors, and of the values that they have for this remote, unless they

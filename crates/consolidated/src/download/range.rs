@@ -4,6 +4,7 @@ use crate::download::Sink;
 use crate::download::mark::{Mark, Point};
 use crate::download::own::{self, Origin};
 use crate::download::resume::{self, Continued, Seal, Window};
+use crate::download::time::{NEVER, Time, Times};
 use crate::identity::Void;
 use crate::script::{Event, Script};
 use crate::synchronization::resuming::TableToken;
@@ -34,6 +35,9 @@ pub(crate) trait Moment {
 
     /// The place in time of a table that is not downloaded.
     fn nowhere(&self) -> Self::Point;
+
+    /// A time before everything that the remote will lack; none where that is not known.
+    fn time(&self) -> Option<Time>;
 
     /// Up to where a table is complete now.
     fn now(&self, table: &Self::Table) -> Result<(Self::Point, Self::Floor), Failure>;
@@ -130,6 +134,8 @@ pub(crate) struct DownloadRange<P, S> {
     deletes: Origin,
     /// A script wants the whole table to be sent.
     is_wanted: bool,
+    /// Since when the remote lacks what was stamped.
+    pub(crate) times: Times,
 }
 
 impl<P, S: Clone> DownloadRange<P, S> {
@@ -172,7 +178,8 @@ pub(crate) fn all<M: Moment>(
         resumable(moment, (position, &**table), request, &mut range)?;
         Ok(range)
     };
-    let ranges = tables.iter().enumerate().map(of).collect::<Result<_, Failure>>()?;
+    let mut ranges = tables.iter().enumerate().map(of).collect::<Result<Vec<_>, Failure>>()?;
+    hand_out_times(moment, tables, &mut ranges);
     let is_of_here = |held: &TableMark, mark: &Mark<M::Point>| match held.fingerprint.as_str() {
         TableMark::FORMER => {
             mark.generation == moment.generation()
@@ -206,23 +213,46 @@ fn range<M: Moment>(
     let (generation, counter) = (moment.generation(), request.counter);
     if !published.direction.downloads() {
         // The mark still carries the counter, which settles what the remote was sent.
-        let until = Mark { generation, counter, claims: 0, point: moment.nowhere() };
+        let until = Mark { generation, counter, claims: 0, time: None, point: moment.nowhere() };
         return Ok(DownloadRange::new(table, DownloadedTable::None, None, until));
     }
     let (point, floor) = moment.now(table)?;
     let claims = table.claims(request.session)?;
-    let until = Mark { generation, counter, claims, point };
-    let since = held
+    let mut until = Mark { generation, counter, claims, time: None, point };
+    let mark = held
         .filter(|held| !table.is_sent_afresh() && held.fingerprint == published.fingerprint)
         .and_then(Mark::held)
-        .filter(|mark| mark.claims == claims && is_past(moment, mark, request))
-        .and_then(|mark| moment.since(mark.point, &until.point, &floor));
+        .filter(|mark| mark.claims == claims && is_past(moment, mark, request));
+    let time = mark.as_ref().and_then(|mark| mark.time);
+    let since = mark.and_then(|mark| moment.since(mark.point, &until.point, &floor));
+    until.time = time.filter(|_| since.is_some());
     let mode = match since {
         Some(_) => DownloadedTable::Changes,
         None if table.is_never_refreshed() => DownloadedTable::Changes,
         None => DownloadedTable::Refresh,
     };
     Ok(DownloadRange::new(table, mode, since, until))
+}
+
+/// Says since when cursors ask for what was stamped, and hands out the times for the next download.
+/// `until` of each range has the time that the remote holds.
+fn hand_out_times<M: Moment>(
+    moment: &M,
+    tables: &[Arc<M::Table>],
+    ranges: &mut [DownloadRange<M::Point, M::Since>],
+) {
+    let all = ranges.iter_mut().filter(|range| range.mode != DownloadedTable::None);
+    let asks = |table: &Arc<M::Table>| own::ask_for_times(table.scripts());
+    if !tables.iter().any(asks) {
+        return all.for_each(|range| range.until.time = None);
+    }
+    let mut sent: Vec<_> = all.collect();
+    let held = |range: &DownloadRange<_, _>| range.until.time.unwrap_or(NEVER);
+    let oldest = sent.iter().map(|range| held(range)).min().unwrap_or(NEVER);
+    for range in &mut sent {
+        range.times = Times { table: held(range), oldest };
+        range.until.time = moment.time().or(range.until.time);
+    }
 }
 
 /// Finds out whether the remote may go on with a table later, and whether it does so now.
@@ -304,6 +334,7 @@ impl<P, S> DownloadRange<P, S> {
                 && table.origin(Event::DownloadCursor) != Origin::Ignored,
             deletes: table.origin(Event::DownloadDeleteCursor),
             is_wanted: false,
+            times: Times::default(),
         }
     }
 
@@ -346,6 +377,7 @@ impl<P: Point, S> Ranges<P, S> {
     pub(crate) fn refresh(&mut self, position: usize) {
         let range = &mut self.tables[position];
         (range.mode, range.since, range.is_wanted) = (DownloadedTable::Refresh, None, true);
+        range.times = Times::default();
     }
 
     /// Says how each table is downloaded. One that is sent whole is a warning, unless it is so

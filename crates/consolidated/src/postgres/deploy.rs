@@ -16,6 +16,7 @@ pub(super) mod details;
 pub(super) mod installed;
 pub(super) mod key_spelling;
 pub(super) mod own;
+mod own_times;
 pub(super) mod plan;
 pub(super) mod remote_ddl;
 pub(super) mod scripts;

@@ -21,6 +21,7 @@ pub(super) mod read_lock;
 pub(super) mod rows;
 pub(super) mod search;
 pub(super) mod snapshot;
+pub(super) mod time;
 pub(super) mod timeline;
 pub(super) mod typed_claim;
 pub(super) mod unreadable;
@@ -142,6 +143,7 @@ pub(super) fn open(
     tables: &[Arc<Table>],
     (lock, waits): (&ReadLock, bool),
 ) -> Result<Opening, Unopened> {
+    let time = time::before_snapshot(link, tables).map_err(Unopened::Failed)?;
     let remote_id = request.session.remote_id.as_str();
     let watched = watch::watched(tables);
     let remote: [&(dyn ToSql + Sync); 1] = [&remote_id];
@@ -161,7 +163,9 @@ pub(super) fn open(
     let [owed, state]: [Answer; 2] = answers.split_off(at).try_into().map_err(|_| {
         Unopened::Failed(Failure::new(Code::Bug, "a flight has other answers than calls"))
     })?;
-    let opening = opening(link, &state.rows, owed.rows, departures).map_err(Unopened::Failed)?;
+    let mut opening =
+        opening(link, &state.rows, owed.rows, departures).map_err(Unopened::Failed)?;
+    opening.moment.time = time;
     Ok(Opening { changed: watched.changed(&state, CHANGED_AT), ..opening })
 }
 
@@ -210,6 +214,7 @@ fn moment(link: &Link, rows: &[Row]) -> Option<Moment> {
         },
         logs,
         orphans: Digests::new(),
+        time: None,
     })
 }
 
@@ -284,8 +289,9 @@ fn wanted_whole(
 ) -> Result<Vec<usize>, Failure> {
     let asked = positions.into_iter().filter_map(|at| {
         let statement = tables[at].nulls.as_ref()?;
-        let (session, since) = (request.session, ranges[at].since.as_ref());
-        let source = Source { session, since, own_upload: Xid8(NO_TRANSACTION) };
+        let DownloadRange { since, times, .. } = &ranges[at];
+        let (session, own_upload) = (request.session, Xid8(NO_TRANSACTION));
+        let source = Source { session, since: since.as_ref(), own_upload, times: *times };
         let values: Vec<_> = statement.slots.iter().map(|slot| source.value(slot)).collect();
         Some((at, statement, values))
     });
@@ -323,7 +329,8 @@ fn plan<'a>(
         let refreshed = range.mode == DownloadedTable::Refresh;
         let owed = &owed[position];
         let meets_owed = owed.are_many() || last == Some(position);
-        let source = |since| Source { session: request.session, since, own_upload };
+        let (session, times) = (request.session, range.times);
+        let source = |since| Source { session, since, own_upload, times };
         let part = |kind| Part { position, kind, refreshed, meets_owed, stretch: None };
         let alone = |event: Event, since, kind: Kind| -> Result<Cursor<'a>, Failure> {
             let statement = Cow::Borrowed(table.required(event)?);
@@ -347,7 +354,7 @@ fn plan<'a>(
         }
         if !owed.is_empty() {
             let (event, statement) = table.lookup()?;
-            let (statement, source) = (Cow::Borrowed(statement), source(None));
+            let (statement, source) = (Cow::Borrowed(statement), search.source());
             let part = part(Kind::Owed);
             cursors.push(Cursor { event, statement, source, bounds: [None; 2], part });
         }

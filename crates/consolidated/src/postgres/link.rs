@@ -16,7 +16,7 @@ use super::connect::{self, Destination, Facts, Role, mark};
 use super::errors::{Fault, FaultKind};
 use super::statement::POSITION;
 use crate::postgres::download::watermark::NumberSpace;
-use crate::postgres::link::line::{Line, Rows};
+use crate::postgres::link::line::{Line, Rows, Signature};
 use crate::postgres::link::pulse::Pulse;
 use crate::serving::Serving;
 use crate::serving::cancellation::Cancellation;
@@ -158,8 +158,9 @@ impl Link {
         self.run(calls, each).map(|_| ())
     }
 
-    /// Lets the database understand a statement that is not run, and says what it returns.
-    pub(super) fn understand(&mut self, sql: &str) -> Result<Vec<Column>, Fault> {
+    /// Lets the database understand a statement that is not run, and says what it takes
+    /// and returns.
+    pub(super) fn understand(&mut self, sql: &str) -> Result<Signature, Fault> {
         self.line().understand(sql)
     }
 

@@ -17,7 +17,7 @@
 //! parameters of its own among them.
 
 use crate::postgres::values::ColumnType;
-use crate::quote::ident;
+use crate::quote::{ident, literal};
 use crate::script::{Parameter, Piece, Relation, Script, old_name};
 use model::PublishedTable;
 use postgres_types::ToSql;
@@ -91,7 +91,7 @@ const OWN_BEGIN: &str = "\n";
 impl Statement {
     /// `script` of `table`, whose columns are of these types.
     pub(super) fn of(script: &Script, table: &PublishedTable, columns: &[ColumnType]) -> Statement {
-        let (mut statement, _) = Statement::rendered(script, table, columns);
+        let (mut statement, _) = Statement::rendered(script, table, columns, None);
         if script.is_own() {
             statement.follow(script, table, columns);
         }
@@ -102,7 +102,7 @@ impl Statement {
     fn follow(&mut self, script: &Script, table: &PublishedTable, columns: &[ColumnType]) {
         let (slots, mut then) = (self.slots.len(), Vec::new());
         for following in script.statements().skip(1) {
-            let (following, _) = Statement::rendered(following, table, columns);
+            let (following, _) = Statement::rendered(following, table, columns, None);
             self.set_based |= following.set_based;
             let parameters = following.slots.into_iter().map(|slot| self.number(slot) - 1);
             then.push(Following { sql: following.sql, parameters: parameters.collect() });
@@ -110,11 +110,22 @@ impl Statement {
         self.own = Some(OwnStatements { counts: script.counts(), slots, then });
     }
 
+    /// A cursor. Its times are local times of `zone`, where there is one.
+    pub(super) fn cursor(
+        script: &Script,
+        table: &PublishedTable,
+        columns: &[ColumnType],
+        zone: Option<&str>,
+    ) -> Statement {
+        Statement::rendered(script, table, columns, zone).0
+    }
+
     /// One statement of a script, and where each piece of the script begins in it.
     pub(super) fn rendered(
         script: &Script,
         table: &PublishedTable,
         columns: &[ColumnType],
+        zone: Option<&str>,
     ) -> (Statement, Vec<usize>) {
         let begin = if script.is_own() { OWN_BEGIN } else { "" };
         let mut statement = Statement {
@@ -132,7 +143,8 @@ impl Statement {
             match piece {
                 Piece::Text(text) => statement.sql.push_str(text),
                 Piece::Parameter(at) => {
-                    let spelled = statement.parameter(&script.parameters[*at], columns);
+                    let parameter = &script.parameters[*at];
+                    let spelled = statement.parameter(parameter, columns, zone);
                     statement.sql.push_str(&spelled);
                 }
                 Piece::Relation(relation) => {
@@ -153,7 +165,12 @@ impl Statement {
         self.slots.len()
     }
 
-    fn parameter(&mut self, parameter: &Parameter, columns: &[ColumnType]) -> String {
+    fn parameter(
+        &mut self,
+        parameter: &Parameter,
+        columns: &[ColumnType],
+        zone: Option<&str>,
+    ) -> String {
         let (slot, column) = match parameter {
             Parameter::New(at) => (Slot::New(*at), &columns[*at]),
             Parameter::Old(at) => (Slot::Old(*at), &columns[*at]),
@@ -166,6 +183,10 @@ impl Statement {
             Parameter::LastUpload => {
                 let number = self.number(Slot::Session(Parameter::LastUpload));
                 return format!("${number}::xid8");
+            }
+            Parameter::LastDownload | Parameter::LastTableDownload => {
+                let number = self.number(Slot::Session(parameter.clone()));
+                return time(number, zone);
             }
             session => {
                 let number = self.number(Slot::Session(session.clone()));
@@ -215,6 +236,20 @@ impl Statement {
         format!("(SELECT {})", selected.join(", "))
     }
 }
+
+/// A parameter that is a moment. Before clocks are put back, the least local time that can still
+/// come is one of the offset that follows.
+pub(super) fn time(number: usize, zone: Option<&str>) -> String {
+    let moment = format!("timestamptz 'epoch' + ${number}::int8 * interval '1 microsecond'");
+    let Some(zone) = zone.map(literal) else { return format!("({moment})") };
+    format!(
+        "least(({moment}) AT TIME ZONE {zone}, \
+         ({moment} + interval '{PUT_BACK_MAX}') AT TIME ZONE {zone} - interval '{PUT_BACK_MAX}')"
+    )
+}
+
+/// Clocks are put back by less than this.
+const PUT_BACK_MAX: &str = "3 hours";
 
 #[cfg(test)]
 mod tests {

@@ -13,6 +13,10 @@ pub(crate) enum Parameter {
     Watermark,
     /// The same, as another table counts.
     WatermarkOf(String),
+    /// Since when the remote lacks what was stamped in any table.
+    LastDownload,
+    /// The same of this table.
+    LastTableDownload,
     /// The transaction of the synchronization's own upload, where nothing it wrote has to come
     /// back; otherwise one that wrote nothing.
     LastUpload,
@@ -30,12 +34,19 @@ pub(crate) enum Parameter {
 }
 
 impl Parameter {
+    /// Whether it is a moment at the center.
+    pub(crate) fn is_time(&self) -> bool {
+        matches!(self, Parameter::LastDownload | Parameter::LastTableDownload)
+    }
+
     /// Whether its value follows from what the remote was sent last.
     pub(crate) fn is_of_download(&self) -> bool {
         matches!(
             self,
             Parameter::Watermark
                 | Parameter::WatermarkOf(_)
+                | Parameter::LastDownload
+                | Parameter::LastTableDownload
                 | Parameter::LastUpload
                 | Parameter::UploadedFirst
                 | Parameter::UploadedLast
@@ -83,6 +94,8 @@ pub(super) fn resolve(
         ("s", "username") => Parameter::Username,
         ("s", "script_version") => Parameter::ScriptVersion,
         ("s", "watermark") => Parameter::Watermark,
+        ("s", "last_download") => Parameter::LastDownload,
+        ("s", "last_table_download") => Parameter::LastTableDownload,
         ("s", "last_upload") => Parameter::LastUpload,
         ("s", "uploaded_first") => Parameter::UploadedFirst,
         ("s", "uploaded_last") => Parameter::UploadedLast,

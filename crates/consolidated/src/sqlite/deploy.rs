@@ -46,6 +46,7 @@ pub(super) fn deploy(
         let mut mistakes = std::mem::take(&mut plan.mistakes);
         mistakes.extend(validate::mistakes(&work.transaction, plan)?);
         own::refused(&mistakes)?;
+        plan.notices.extend(validate::warnings(&work.transaction, plan)?);
         match work.statements.is_empty() {
             true => Ok(()),
             false => {

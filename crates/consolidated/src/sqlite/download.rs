@@ -18,6 +18,7 @@ use crate::download::owed::{OwedEntries, OwedKeys};
 use crate::download::own::Origin;
 use crate::download::range::{Deletes, DownloadTable};
 use crate::download::resume::Window;
+use crate::download::time::Times;
 use crate::download::{self, Sink, range};
 use crate::script::{Event, Parameter};
 use crate::sqlite::download::durable::Ends;
@@ -25,7 +26,7 @@ use crate::sqlite::download::moment::{DownloadRange, Moment};
 use crate::sqlite::download::owed::{Covered, Lookup};
 use crate::sqlite::download::watermark::Mark;
 use crate::sqlite::errors::{failed, script_failed};
-use crate::sqlite::values::{bind_session, write_row};
+use crate::sqlite::values::{bind_session, bind_time, write_row};
 use crate::sqlite::{identity, query};
 use crate::synchronization::{DownloadedTable, FetchRequest, Fetched};
 use model::{Code, Failure, Spills};
@@ -76,15 +77,19 @@ fn fetch_once(
     let sql = "SELECT value FROM syncline_system WHERE name = 'generation'";
     let generation = query::value(connection, "read the generation", sql, [])?;
     let void = identity::void(connection, &request.session.remote_id)?;
-    let mut judged = range::all(&Moment { connection, generation, void }, tables, request)?;
+    let mut judged = range::all(
+        &Moment { connection, generation, void, time: request.time_us },
+        tables,
+        request,
+    )?;
     for position in judged.unordered(tables) {
         if key_order::is_large(connection, &tables[position].published, request)? {
             judged.order(position);
         }
     }
     for position in judged.may_be_refreshed(tables) {
-        let since = judged.tables[position].since.as_ref();
-        if wants_all(connection, request, (position, &tables[position]), since)? {
+        let range = &judged.tables[position];
+        if wants_all(connection, request, (position, &tables[position]), range)? {
             judged.refresh(position);
         }
     }
@@ -142,7 +147,7 @@ impl Download<'_, '_> {
             for window in range.windows() {
                 let stretch = Stretch::of(range, &window);
                 let part = Part { stretch, ..part(Kind::Rows) };
-                self.cursor(table, Event::DownloadCursor, &window, part)?;
+                self.cursor(table, Event::DownloadCursor, (&window, range.times), part)?;
             }
             let since = match range.deletes() {
                 Deletes::Nothing => None,
@@ -150,8 +155,8 @@ impl Download<'_, '_> {
                 Deletes::All => Some(None),
             };
             if let Some(since) = since {
-                let all = Window::all(since);
-                self.cursor(table, Event::DownloadDeleteCursor, &all, part(Kind::DeletedKeys))?;
+                let (event, window) = (Event::DownloadDeleteCursor, Window::all(since));
+                self.cursor(table, event, (&window, range.times), part(Kind::DeletedKeys))?;
             }
         }
         self.owed(table, part(Kind::Owed))
@@ -162,7 +167,7 @@ impl Download<'_, '_> {
         &mut self,
         table: &CatalogTable,
         event: Event,
-        window: &Window<Vec<i64>>,
+        window: (&Window<Vec<i64>>, Times),
         part: Part,
     ) -> Result<(), Failure> {
         let Download { connection, request, batches, .. } = self;
@@ -233,11 +238,11 @@ fn wants_all(
     connection: &Connection,
     request: &FetchRequest<'_>,
     (position, table): (usize, &CatalogTable),
-    since: Option<&Vec<i64>>,
+    range: &DownloadRange,
 ) -> Result<bool, Failure> {
     let (event, width) = (Event::DownloadDeleteCursor, table.published.key.len());
-    let (window, mut wants) = (Window::all(since.cloned()), false);
-    each(connection, request, table, event, &window, position, &mut |row| {
+    let (window, mut wants) = (Window::all(range.since.clone()), false);
+    each(connection, request, table, event, (&window, range.times), position, &mut |row| {
         wants = nulls(row, width)? == width;
         Ok(if wants { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     })?;
@@ -260,7 +265,7 @@ fn each(
     request: &FetchRequest<'_>,
     table: &CatalogTable,
     event: Event,
-    window: &Window<Vec<i64>>,
+    (window, times): (&Window<Vec<i64>>, Times),
     position: usize,
     visit: &mut dyn FnMut(&Row<'_>) -> Result<ControlFlow<()>, Failure>,
 ) -> Result<(), Failure> {
@@ -282,6 +287,8 @@ fn each(
             Parameter::Watermark => {
                 statement.raw_bind_parameter(index + 1, since.map(|since| since[0]))
             }
+            Parameter::LastDownload => bind_time(&mut statement, index + 1, times.oldest),
+            Parameter::LastTableDownload => bind_time(&mut statement, index + 1, times.table),
             Parameter::WatermarkOf(name) => {
                 let log = logs_of(table).iter().position(|log| log == name);
                 let since = since.and_then(|since| since.get(log?).copied());

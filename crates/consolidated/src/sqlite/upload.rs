@@ -75,9 +75,11 @@ pub(super) fn upload(
         remote.progress = request.progress;
     }
     identity::write(connection, session, &remote)?;
-    note(connection, request)?;
+    // Nobody else writes meanwhile, so what is stamped later has this time or a later one (DT1).
+    let now_s = note(connection, request)?;
     applied.receipt = Some(incarnation.sign(session, remote.secret, remote.epoch)?);
     applied.incarnation = incarnation.number;
+    applied.time_us = now_s.map(|now_s| now_s * 1_000_000);
     applied.epoch = remote.epoch;
     applied.progress = remote.progress;
     applied.counter = remote.counter;
@@ -108,9 +110,9 @@ fn settle_owed(
     Ok(())
 }
 
-/// Notes the time. Notes that the remote holds the tables of today, for as long as older ones are
-/// kept for it.
-fn note(connection: &Connection, request: &UploadRequest<'_>) -> Result<(), Failure> {
+/// Notes the time, and returns it, in seconds since 1970. Notes that the remote holds the tables of
+/// today, for as long as older ones are kept for it.
+fn note(connection: &Connection, request: &UploadRequest<'_>) -> Result<Option<i64>, Failure> {
     let (session, upload) = (request.session, request.progress != request.previous);
     let held = matches!(session.held, Held::Same { note: true }).then_some(session.deployment);
     let remote_id = session.remote_id.as_str();
@@ -118,7 +120,8 @@ fn note(connection: &Connection, request: &UploadRequest<'_>) -> Result<(), Fail
             last_upload_at = CASE WHEN ?2 THEN datetime('now') ELSE last_upload_at END,
             last_download_at = CASE WHEN ?3 THEN datetime('now') ELSE last_download_at END,
             held_deployment = coalesce(?4, held_deployment)
-        WHERE remote_id = ?1";
+        WHERE remote_id = ?1
+        RETURNING unixepoch('now')";
     let values = params![remote_id, upload, request.download_follows, held];
-    query::run(connection, "note the time of the synchronization", sql, values).map(drop)
+    query::maybe(connection, "note the time of the synchronization", sql, values)
 }

@@ -1,5 +1,6 @@
 //! Values between the row format and SQLite, without a copy, and as parameters of scripts.
 
+use crate::download::time::{NEVER, Time};
 use crate::script::{Parameter, Script};
 use crate::synchronization::Session;
 use crate::upload::uploaded_row::UploadedRow;
@@ -89,5 +90,17 @@ pub(super) fn bind_session(
     parameter: &Parameter,
     session: &Session,
 ) -> rusqlite::Result<()> {
-    statement.raw_bind_parameter(index, session.value_of(parameter))
+    match parameter.is_time() {
+        true => bind_time(statement, index, NEVER),
+        false => statement.raw_bind_parameter(index, session.value_of(parameter)),
+    }
+}
+
+/// Binds a moment at the center, in whole seconds.
+pub(super) fn bind_time(
+    statement: &mut Statement<'_>,
+    index: usize,
+    time: Time,
+) -> rusqlite::Result<()> {
+    statement.raw_bind_parameter(index, time.div_euclid(1_000_000))
 }

@@ -6,6 +6,8 @@ mod downloads_postgres;
 mod firing_order;
 mod owed_batches;
 mod own_cursors;
+mod own_times;
+mod own_times_postgres;
 mod plans_postgres;
 mod snapshots_postgres;
 mod watermarks;

@@ -53,6 +53,7 @@ impl<'a> Committed<'a> {
             held_marks: exchange.held_marks.clone(),
             compression: exchange.compression(),
             echo: applied.echo,
+            time_us: applied.time_us,
             wanted: exchange.wanted_rows()?,
             receipt: applied.receipt,
             acknowledge: exchange.acknowledges(),

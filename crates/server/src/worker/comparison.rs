@@ -65,6 +65,7 @@ fn fetch(
         // As two rows: both keys are left out.
         // What the remote has uploaded itself is left out too, unless its watermark knows of it.
         echo: &Echo::default(),
+        time_us: None,
         wanted: &[],
         resuming: Resuming::default(),
         batch_bytes: cut.batch_bytes,

@@ -65,6 +65,7 @@ pub(crate) struct Fetch {
     /// How rows are compressed on their way.
     pub(crate) compression: Option<Compression>,
     pub(crate) echo: Echo,
+    pub(crate) time_us: Option<i64>,
     /// Rows that the remote asks for.
     pub(crate) wanted: Vec<(usize, Vec<u8>)>,
     pub(crate) receipt: Option<Receipt>,
@@ -293,6 +294,7 @@ fn request<'f>(fetch: &'f Fetch, cut: Cut, no_echo: &'f Echo) -> FetchRequest<'f
         held_marks: &fetch.held_marks,
         // Of what it has uploaded since, the remote may keep older images (RS4).
         echo: if fetch.resume.tables.is_empty() { &fetch.echo } else { no_echo },
+        time_us: fetch.time_us,
         wanted: &fetch.wanted,
         resuming: Resuming {
             // Without a receipt a restore of the database would go unnoticed.

@@ -95,6 +95,7 @@ fn what_was_downloaded_survives_a_power_cut_without_a_log() {
             marks: &[],
             held_marks: &[],
             echo: &Echo::default(),
+            time_us: None,
             wanted: &[],
             batch_bytes: 1 << 20,
             batch_rows: 100,

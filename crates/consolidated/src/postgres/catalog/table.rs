@@ -38,11 +38,15 @@ pub(in crate::postgres) struct Table {
 impl Table {
     pub(in crate::postgres) fn new(deployed: Arc<CatalogTable<TableDetails>>) -> Table {
         let (published, columns) = (&deployed.published, &deployed.details.columns);
+        let zone = deployed.details.time_zone.as_deref();
         let mut statements = HashMap::new();
         let mut claims: Vec<Parameter> = Vec::new();
         let scripts = deployed.scripts().iter().filter(|(_, script)| !script.is_ignored());
         for (event, script) in scripts {
-            let mut statement = Statement::of(script, published, columns);
+            let mut statement = match event.is_upload() {
+                true => Statement::of(script, published, columns),
+                false => Statement::cursor(script, published, columns, zone),
+            };
             // The database decides about the plans of a user's script.
             statement.keeps_plan = event.is_upload() && script.is_own()
                 || plan_cache::is_kept(&deployed.details.kept, script);

@@ -40,6 +40,9 @@ pub(in crate::postgres) struct TableDetails {
     /// A remote keeps the rows that a refresh does not return.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(in crate::postgres) kept_by_refresh: bool,
+    /// The time zone of the local times that its own cursors compare; none if they compare moments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::postgres) time_zone: Option<String>,
     /// Asks whether anything has departed.
     pub(in crate::postgres) departed: Option<Probe>,
     /// Published names, and names in SQL, of the tables whose triggers it relies on.

@@ -6,8 +6,10 @@
 use crate::deploy::own::{TableScript, refused, wrong_width};
 use crate::postgres::connect::NO_SEARCH_PATH;
 use crate::postgres::deploy::details::TableDetails;
+use crate::postgres::deploy::own_times::wrong_times;
 use crate::postgres::deploy::plan::Plan;
 use crate::postgres::errors::{Fault, code};
+use crate::postgres::link::line::Signature;
 use crate::postgres::link::{Column, Link};
 use crate::postgres::statement::Statement;
 use crate::postgres::values::ColumnType;
@@ -37,8 +39,27 @@ pub(in crate::postgres) fn understand(
             mistakes.extend(mistakes_of(link, script, table, moment)?);
         }
     }
+    mistakes.extend(unknown_zones(link, plan)?);
     plan.mistakes.extend(mistakes);
     refused(&plan.mistakes)
+}
+
+/// Time zones of models that the database does not know.
+fn unknown_zones(link: &mut Link, plan: &Plan) -> Result<Vec<String>, Failure> {
+    let mut unknown = Vec::new();
+    for version in &plan.versions {
+        let mut zones = version.tables.iter().filter_map(|table| table.details.time_zone.as_ref());
+        let Some(zone) = zones.next() else { continue };
+        let sql = "SELECT clock_timestamp() AT TIME ZONE $1";
+        match link.query(sql, &[zone]) {
+            Ok(_) => {}
+            Err(fault) => match fault.db() {
+                Some(refusal) => unknown.push(format!("time_zone: {}", refusal.message())),
+                None => return Err(fault.failure("look up the time zone")),
+            },
+        }
+    }
+    Ok(unknown)
 }
 
 /// What is wrong with one script, each with its place.
@@ -51,7 +72,8 @@ fn mistakes_of(
     let whole = script.parse(published)?;
     let mut found = Vec::new();
     for one in whole.statements() {
-        let (statement, begins) = Statement::rendered(one, published, &details.columns);
+        let (statement, begins) =
+            Statement::rendered(one, published, &details.columns, details.time_zone.as_deref());
         if let Some(piece) = row_among_sets(&whole, one) {
             let why = "a script that names a batch cannot name the values of one row";
             let at = one.place_of(begins[piece], &begins);
@@ -59,10 +81,17 @@ fn mistakes_of(
             continue;
         }
         let fault = match understood(link, &statement.sql) {
-            Ok(returned) => {
-                let wrong = wrong_columns(script.event, &returned, published, &details.columns);
+            Ok(Signature { columns, .. }) => {
+                let wrong = wrong_columns(script.event, &columns, published, &details.columns);
                 let at = one.place_of(first_word(&statement.sql), &begins);
                 found.extend(wrong.map(|message| Mistake { at, message }));
+                found.extend(wrong_times(
+                    link,
+                    one,
+                    (&statement, &begins),
+                    details,
+                    |link, sql| understood(link, sql).ok(),
+                )?);
                 continue;
             }
             Err(fault) => fault,
@@ -80,7 +109,7 @@ fn mistakes_of(
 }
 
 /// The names of a script are looked up as for an upload.
-fn understood(link: &mut Link, sql: &str) -> Result<Vec<Column>, Fault> {
+fn understood(link: &mut Link, sql: &str) -> Result<Signature, Fault> {
     link.batch("RESET search_path")?;
     let understood = link.understand(sql);
     if !link.is_lost() {

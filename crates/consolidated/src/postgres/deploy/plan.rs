@@ -40,6 +40,7 @@ impl Schema for PostgresSchema {
     type Tracking = Tracking;
 
     const FENCES_SEE_STORED_ROWS: bool = false;
+    const HAS_TIME_ZONES: bool = true;
     const SENDS_ROWS_TOGETHER: bool = true;
     const GENERATED_COLUMNS_CROSS: bool = false;
 
@@ -153,6 +154,7 @@ impl Schema for PostgresSchema {
             kept: plan_cache::scripts(table, selection, scripts),
             cursors: resume::cursors_of(scripts),
             kept_by_refresh: planner.table_model.kept_by_refresh,
+            time_zone: planner.version.model.time_zone.clone(),
             departed: departed.and_then(|script| Some(Probe::new(departures?, script))),
             guards: guards(planner),
             may_leave: planner.table_model.may_leave,

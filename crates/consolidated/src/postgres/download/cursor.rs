@@ -1,6 +1,7 @@
 //! The statements of a download, and the values of their parameters.
 
 use crate::download::batches::{Kind, Part};
+use crate::download::time::Times;
 use crate::postgres::catalog::table::Table;
 use crate::postgres::download::owed;
 use crate::postgres::download::snapshot::{Snapshot, Xid8};
@@ -25,6 +26,7 @@ pub(in crate::postgres) struct Source<'a> {
     pub(in crate::postgres) since: Option<&'a Snapshot>,
     /// The transaction that the remote need not be sent.
     pub(in crate::postgres) own_upload: Xid8,
+    pub(in crate::postgres) times: Times,
 }
 
 impl<'a> Source<'a> {
@@ -32,6 +34,8 @@ impl<'a> Source<'a> {
         match slot {
             Slot::Session(Parameter::Watermark) => Box::new(self.since),
             Slot::Session(Parameter::LastUpload) => Box::new(self.own_upload),
+            Slot::Session(Parameter::LastDownload) => Box::new(self.times.oldest),
+            Slot::Session(Parameter::LastTableDownload) => Box::new(self.times.table),
             Slot::Session(parameter) => Box::new(self.session.value_of(parameter)),
             // There is no row.
             Slot::New(_)

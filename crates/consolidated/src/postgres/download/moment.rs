@@ -1,6 +1,7 @@
 //! The state of the database by which a download is judged.
 
 use crate::download::range::{self, DownloadTable};
+use crate::download::time::Time;
 use crate::identity::Void;
 use crate::postgres::catalog::table::Table;
 use crate::postgres::download::key_order;
@@ -24,6 +25,8 @@ pub(in crate::postgres) struct Moment {
     pub(in crate::postgres) void: Void,
     /// The first transaction whose number may be given out again after a crash.
     pub(in crate::postgres) perishable: u64,
+    /// A time before everything that the snapshot does not show; none where that is not known.
+    pub(in crate::postgres) time: Option<Time>,
     /// By published name.
     pub(in crate::postgres) logs: HashMap<String, LogState>,
     /// Of tables that have orphans, or whose parents have.
@@ -85,6 +88,10 @@ impl range::Moment for Witness<'_> {
 
     fn proves(&self, mark: &Mark) -> bool {
         self.timelines.prove(mark)
+    }
+
+    fn time(&self) -> Option<Time> {
+        self.moment.time
     }
 
     fn nowhere(&self) -> Point {

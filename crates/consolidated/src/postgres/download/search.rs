@@ -1,5 +1,6 @@
 //! What a download looks for rows with.
 
+use crate::download::time::Times;
 use crate::postgres::catalog::table::Table;
 use crate::postgres::download::cursor::Source;
 use crate::postgres::download::moment::DownloadRange;
@@ -21,6 +22,7 @@ pub(in crate::postgres) struct Search<'a> {
 impl<'a> Search<'a> {
     /// For rows that are owed, whatever was sent before.
     pub(super) fn source(self) -> Source<'a> {
-        Source { session: self.request.session, since: None, own_upload: self.own_upload }
+        let (session, times) = (self.request.session, Times::default());
+        Source { session, since: None, own_upload: self.own_upload, times }
     }
 }

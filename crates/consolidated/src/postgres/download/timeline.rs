@@ -90,7 +90,7 @@ mod tests {
         let space = NumberSpace { system, timeline };
         let snapshot = Snapshot::parse(snapshot);
         let point = Point { space, incarnations: 0, perishable: 0, snapshot };
-        Mark { generation, counter, claims: 0, point }
+        Mark { generation, counter, claims: 0, time: None, point }
     }
 
     // Trap 2

@@ -2,7 +2,8 @@
 //!
 //! Version 1, one byte; the system, eight bytes, and its timeline, four; generation, counter and
 //! incarnations, eight bytes each; the claims, 16; what is perishable, eight; and last the snapshot
-//! in its short form. All numbers are little-endian.
+//! in its short form. All numbers are little-endian. Version 2 has a time, eight bytes, before the
+//! snapshot.
 //!
 //! Why the snapshot is exact (S2): rows have the transaction that wrote them, and the snapshot is
 //! that of the transaction that reads them. The remote has every transaction that the snapshot
@@ -13,6 +14,7 @@
 //! own upload has reached the disk for certain. Rows that are younger are sent again.
 
 use crate::download::mark;
+use crate::download::time::Time;
 use crate::postgres::download::snapshot::Snapshot;
 use model::{Counter, Failure, Watermark};
 
@@ -20,8 +22,9 @@ use model::{Counter, Failure, Watermark};
 const SNAPSHOT_BYTES_MAX: usize = 3072;
 
 const VERSION: u8 = 1;
+const VERSION_WITH_TIME: u8 = 2;
 
-/// Bytes before the snapshot.
+/// Bytes before the time, or the snapshot.
 const HEAD_BYTES: usize = 61;
 
 pub(in crate::postgres) type Mark = mark::Mark<Point>;
@@ -49,9 +52,14 @@ pub(in crate::postgres) struct NumberSpace {
 impl mark::Point for Point {
     fn read(watermark: &Watermark) -> Option<Mark> {
         let (head, rest) = watermark.as_bytes().split_at_checked(HEAD_BYTES)?;
-        if head[0] != VERSION {
-            return None;
-        }
+        let (time, rest) = match head[0] {
+            VERSION => (None, rest),
+            VERSION_WITH_TIME => {
+                let (time, rest) = rest.split_first_chunk()?;
+                (Some(Time::from_le_bytes(*time)), rest)
+            }
+            _ => return None,
+        };
         let number = |at: usize| {
             let mut bytes = [0; 8];
             bytes.copy_from_slice(&head[at..at + 8]);
@@ -67,13 +75,14 @@ impl mark::Point for Point {
             generation: number(13).cast_signed(),
             counter: Counter(number(21).cast_signed()),
             claims: u128::from(number(37)) | u128::from(number(45)) << 64,
+            time,
             point,
         })
     }
 
     fn write(mark: &Mark) -> Result<Watermark, Failure> {
         let Point { space, incarnations, perishable, snapshot } = &mark.point;
-        let mut bytes = vec![VERSION];
+        let mut bytes = vec![if mark.time.is_some() { VERSION_WITH_TIME } else { VERSION }];
         bytes.extend_from_slice(&space.system.to_le_bytes());
         bytes.extend_from_slice(&space.timeline.to_le_bytes());
         bytes.extend_from_slice(&mark.generation.to_le_bytes());
@@ -81,11 +90,13 @@ impl mark::Point for Point {
         bytes.extend_from_slice(&incarnations.to_le_bytes());
         bytes.extend_from_slice(&mark.claims.to_le_bytes());
         bytes.extend_from_slice(&perishable.to_le_bytes());
+        bytes.extend(mark.time.into_iter().flat_map(Time::to_le_bytes));
         if let Some(snapshot) = snapshot {
+            let head_bytes = bytes.len();
             snapshot.write(&mut bytes);
-            if bytes.len() > HEAD_BYTES + SNAPSHOT_BYTES_MAX {
+            if bytes.len() > head_bytes + SNAPSHOT_BYTES_MAX {
                 // So many at once are rare. Sending again what began with the oldest is safe.
-                bytes.truncate(HEAD_BYTES);
+                bytes.truncate(head_bytes);
                 snapshot.coarse().write(&mut bytes);
             }
         }
@@ -104,14 +115,17 @@ mod tests {
             perishable: 8,
             snapshot: Snapshot::parse(snapshot),
         };
-        Mark { generation: -1, counter: Counter(i64::MAX), claims: u128::MAX - 6, point }
+        let (generation, counter, claims) = (-1, Counter(i64::MAX), u128::MAX - 6);
+        Mark { generation, counter, claims, time: None, point }
     }
 
     #[test]
     fn a_mark_comes_back_and_rubbish_is_none() {
         for snapshot in ["", "7:7:", "7:900:7,8,500"] {
-            let mark = mark(snapshot);
-            assert_eq!(Mark::read(&mark.write().unwrap()), Some(mark), "{snapshot}");
+            for time in [None, Some(-7)] {
+                let mark = Mark { time, ..mark(snapshot) };
+                assert_eq!(Mark::read(&mark.write().unwrap()), Some(mark), "{snapshot}");
+            }
         }
         for bytes in [vec![], vec![1], vec![2; 70], vec![1; 60], vec![255; 70]] {
             assert_eq!(<Point as mark::Point>::read(&Watermark::new(bytes).unwrap()), None);

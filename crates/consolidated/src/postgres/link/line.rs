@@ -5,6 +5,7 @@ use crate::postgres::link::clock;
 use crate::serving::cancellation::{Cancel, Cancellation};
 use model::Failure;
 use postgres_driver::{Call, CallResult, Column, Key, Options, RowRef, Session, cancel};
+use postgres_types::Type;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -20,6 +21,13 @@ pub(in crate::postgres) struct Line {
     pub(in crate::postgres) asked: Instant,
     cancellation: Cancellation,
     running: Arc<Running>,
+}
+
+/// What a statement takes and returns.
+#[derive(Debug, Default)]
+pub(in crate::postgres) struct Signature {
+    pub(in crate::postgres) parameters: Vec<Type>,
+    pub(in crate::postgres) columns: Vec<Column>,
 }
 
 impl Line {
@@ -46,20 +54,23 @@ impl Line {
     }
 
     /// Lets the database understand a statement that is not run, and forget it again. Says what it
-    /// returns.
-    pub(in crate::postgres) fn understand(&mut self, sql: &str) -> Result<Vec<Column>, Fault> {
+    /// takes and returns.
+    pub(in crate::postgres) fn understand(&mut self, sql: &str) -> Result<Signature, Fault> {
         let Some(session) = &mut self.session else {
             return Err(Fault { call: 0, kind: FaultKind::Disconnected });
         };
         let understood = session.prepare(&[Call::new(sql, &[])]).map_err(Fault::from);
-        let columns = session.signature(sql).map_or(Vec::new(), |(_, columns)| columns.to_vec());
+        let signature = session.signature(sql).map(|(parameters, columns)| Signature {
+            parameters: parameters.to_vec(),
+            columns: columns.to_vec(),
+        });
         session.forget_statements();
         self.round_trips += 1;
         if understood.as_ref().is_err_and(|fault| fault.db().is_none() || fault.is_lost()) {
             // There may be unread answers (A1).
             self.session = None;
         }
-        understood.map(|_| columns)
+        understood.map(|_| signature.unwrap_or_default())
     }
 
     /// Sends `calls` together, hands on every row, and counts the rows of each.

@@ -7,6 +7,7 @@
 //! cursor's condition on entries, with the cursor's values. So the cursor would have found nothing,
 //! whatever other transactions do in the meantime (S2, S6).
 
+use crate::download::time::Times;
 use crate::postgres::catalog::table::Table;
 use crate::postgres::download::cursor::Source;
 use crate::postgres::download::moment;
@@ -59,7 +60,7 @@ impl<'t> Questions<'t> {
     ) -> Vec<Vec<Value<'a>>> {
         let values = self.logs.iter().map(|Log { question, since, .. }| {
             let (session, since, own_upload) = (request.session, Some(since), self.own_upload);
-            let source = Source { session, since, own_upload };
+            let source = Source { session, since, own_upload, times: Times::default() };
             question.slots.iter().map(|slot| source.value(slot)).collect()
         });
         values.collect()

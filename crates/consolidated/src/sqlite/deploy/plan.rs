@@ -31,6 +31,7 @@ impl Schema for SqliteSchema {
     type Tracking = Vec<Object>;
 
     const FENCES_SEE_STORED_ROWS: bool = true;
+    const HAS_TIME_ZONES: bool = false;
     const SENDS_ROWS_TOGETHER: bool = false;
     const GENERATED_COLUMNS_CROSS: bool = true;
 

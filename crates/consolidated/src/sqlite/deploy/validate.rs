@@ -3,6 +3,7 @@
 use crate::deploy::own::wrong_width;
 use crate::script::{Event, Mistake, Piece, Script};
 use crate::sqlite::deploy::plan::Plan;
+use crate::sqlite::query;
 use model::{Failure, PublishedTable};
 use rusqlite::{Connection, Error};
 
@@ -20,6 +21,53 @@ pub(super) fn mistakes(connection: &Connection, plan: &Plan) -> Result<Vec<Strin
         }
     }
     Ok(told)
+}
+
+/// Times that own cursors compare with numbers, which are less than any text, as lines for people.
+pub(super) fn warnings(connection: &Connection, plan: &Plan) -> Result<Vec<String>, Failure> {
+    let mut told = Vec::new();
+    for table in plan.tables() {
+        let cursors = table.scripts.iter().filter(|it| it.is_own() && !it.event.is_upload());
+        for written in cursors {
+            let script = written.parse(&table.published)?;
+            let begins = begins(&script);
+            for (at, piece) in script.pieces.iter().enumerate() {
+                let Piece::Parameter(of) = piece else { continue };
+                let column = compared_with(&script.pieces[..at]);
+                let Some(column) = column.filter(|_| script.parameters[*of].is_time()) else {
+                    continue;
+                };
+                if is_of_numbers(connection, column)? {
+                    let message = format!(
+                        "{column} is a column of numbers, and a number is less than any text: \
+                         write unixepoch({{s.…}}) if it has seconds since 1970"
+                    );
+                    let at = script.place_of(begins[at], &begins);
+                    told.push(written.told(&Mistake { at, message }));
+                }
+            }
+        }
+    }
+    Ok(told)
+}
+
+/// The column before a comparison, where these pieces end with one.
+fn compared_with(before: &[Piece]) -> Option<&str> {
+    let Some(Piece::Text(text)) = before.last() else { return None };
+    let compared = text.trim_end().trim_end_matches(['<', '>', '=']);
+    let column = compared.trim_end();
+    let begin = column.rfind(|c: char| !c.is_alphanumeric() && c != '_').map_or(0, |at| at + 1);
+    let is_comparison = compared.len() < text.trim_end().len();
+    Some(&column[begin..]).filter(|name| is_comparison && !name.is_empty())
+}
+
+/// Whether a column of this name, in whatever table, stores numbers.
+fn is_of_numbers(connection: &Connection, column: &str) -> Result<bool, Failure> {
+    let sql = "SELECT count(*) FROM sqlite_schema AS t, pragma_table_info(t.name) AS c
+        WHERE t.type = 'table' AND c.name = ?1 COLLATE NOCASE
+          AND (c.type LIKE '%INT%' OR c.type LIKE '%REAL%')";
+    let found: i64 = query::value(connection, "look up a column", sql, [column])?;
+    Ok(found > 0)
 }
 
 fn mistake(
@@ -78,7 +126,7 @@ fn begins(script: &Script) -> Vec<usize> {
     let mut end = 0;
     let lengths = script.pieces.iter().map(|piece| match piece {
         Piece::Text(text) => text.len(),
-        Piece::Parameter(at) => format!("?{}", at + 1).len(),
+        Piece::Parameter(at) => script.spelled(*at).len(),
         Piece::Relation(_) => 0,
     });
     lengths

@@ -167,6 +167,7 @@ mod tests {
             marks: &[],
             held_marks: &[],
             echo: &Echo::default(),
+            time_us: None,
             wanted: &[],
             batch_bytes: 1 << 20,
             batch_rows: 100,

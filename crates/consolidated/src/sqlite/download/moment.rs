@@ -2,6 +2,7 @@
 
 use super::key_order;
 use crate::download::range::{self, DownloadTable};
+use crate::download::time::Time;
 use crate::identity::Void;
 use crate::script::{Event, Script};
 use crate::sqlite::details::{CatalogTable, logs_of};
@@ -22,6 +23,7 @@ pub(super) struct Moment<'c> {
     pub(super) connection: &'c Connection,
     pub(super) generation: i64,
     pub(super) void: Void,
+    pub(super) time: Option<Time>,
 }
 
 impl range::Moment for Moment<'_> {
@@ -42,6 +44,10 @@ impl range::Moment for Moment<'_> {
     /// The logs say the rest.
     fn proves(&self, _: &Mark) -> bool {
         true
+    }
+
+    fn time(&self) -> Option<Time> {
+        self.time
     }
 
     fn nowhere(&self) -> Logs {

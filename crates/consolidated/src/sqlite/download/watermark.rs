@@ -2,7 +2,8 @@
 //!
 //! Version 2, one byte; generation and counter, eight bytes each; the claims, 16; then, for
 //! each log that the downloads of the table read, in the order of [`TableDetails::logs`],
-//! incarnation and sequence, eight bytes each. All numbers are little-endian.
+//! incarnation and sequence, eight bytes each. All numbers are little-endian. Version 3 has a time,
+//! eight bytes, behind the claims.
 //!
 //! Why the sequence is safe (S2): the entries of a log are numbered inside the transaction that
 //! makes the change, SQLite has one writer, and the snapshot of a reader has whole transactions
@@ -12,12 +13,15 @@
 
 use crate::digest::digest;
 use crate::download::mark::{self, Point};
+use crate::download::time::Time;
 use crate::sqlite::details::TableDetails;
 use crate::synchronization::Session;
 use model::{Code, Counter, Failure, Watermark};
 
 const VERSION: u8 = 2;
+const VERSION_WITH_TIME: u8 = 3;
 const HEAD_BYTES: usize = 32;
+const TIME_BYTES: usize = 8;
 const LOG_BYTES: usize = 16;
 
 pub(in crate::sqlite) type Mark = mark::Mark<Logs>;
@@ -38,7 +42,15 @@ impl Point for Logs {
     fn read(watermark: &Watermark) -> Option<Mark> {
         let (version, rest) = watermark.as_bytes().split_first()?;
         let (head, logs) = rest.split_at_checked(HEAD_BYTES)?;
-        if *version != VERSION || logs.len() % LOG_BYTES != 0 {
+        let (time, logs) = match *version {
+            VERSION => (None, logs),
+            VERSION_WITH_TIME => {
+                let (time, logs) = logs.split_at_checked(TIME_BYTES)?;
+                (Some(number(time, 0)), logs)
+            }
+            _ => return None,
+        };
+        if logs.len() % LOG_BYTES != 0 {
             return None;
         }
         let logs = logs.chunks(LOG_BYTES);
@@ -48,15 +60,17 @@ impl Point for Logs {
             generation: number(head, 0),
             counter: Counter(number(head, 1)),
             claims: u128::from_le_bytes(head[16..].try_into().ok()?),
+            time,
             point: Logs(logs.collect()),
         })
     }
 
     fn write(mark: &Mark) -> Result<Watermark, Failure> {
-        let mut bytes = vec![VERSION];
+        let mut bytes = vec![if mark.time.is_some() { VERSION_WITH_TIME } else { VERSION }];
         bytes.extend_from_slice(&mark.generation.to_le_bytes());
         bytes.extend_from_slice(&mark.counter.0.to_le_bytes());
         bytes.extend_from_slice(&mark.claims.to_le_bytes());
+        bytes.extend(mark.time.into_iter().flat_map(Time::to_le_bytes));
         for log in &mark.point.0 {
             bytes.extend_from_slice(&log.incarnation.to_le_bytes());
             bytes.extend_from_slice(&log.sequence.to_le_bytes());
@@ -101,8 +115,11 @@ mod tests {
         let log = |incarnation, sequence| LogMark { incarnation, sequence };
         for logs in [vec![], vec![log(2, i64::MAX)], vec![log(2, 3), log(-4, 5), log(6, 7)]] {
             let (generation, counter, claims) = (-1, Counter(4), u128::MAX - 5);
-            let mark = Mark { generation, counter, claims, point: Logs(logs) };
-            assert_eq!(Mark::read(&mark.write().unwrap()), Some(mark));
+            for time in [None, Some(-7)] {
+                let point = Logs(logs.clone());
+                let mark = Mark { generation, counter, claims, time, point };
+                assert_eq!(Mark::read(&mark.write().unwrap()), Some(mark));
+            }
         }
         for bytes in [vec![], vec![1; 33], vec![2; 32], vec![2; 34], vec![2; 48]] {
             assert_eq!(Logs::read(&Watermark::new(bytes).unwrap()), None);

@@ -342,6 +342,7 @@ fn fetch(
         marks: &remote.marks,
         held_marks: &[],
         echo: &syncline_consolidated::Echo::default(),
+        time_us: None,
         wanted: &[],
         batch_bytes: 1000,
         batch_rows: 10,

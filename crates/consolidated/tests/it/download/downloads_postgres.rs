@@ -321,6 +321,7 @@ fn a_reader_survives_the_loss_of_its_connection_before_a_deployment() {
         marks: &center::marks(&session, &remote),
         held_marks: &[],
         echo: &Echo::default(),
+        time_us: None,
         wanted: &[],
         batch_bytes: 100,
         batch_rows: 3,

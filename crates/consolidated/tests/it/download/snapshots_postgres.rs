@@ -53,6 +53,7 @@ fn download(
         marks: &remote.marks,
         held_marks: &[],
         echo: &applied.echo,
+        time_us: None,
         wanted: &[],
         batch_bytes: 1 << 20,
         batch_rows: 1,

@@ -117,14 +117,7 @@ impl Center {
         tables: &str,
         scripts: &[(&str, Event, &str)],
     ) -> Result<syncline_consolidated::Deployment, Failure> {
-        let model = format!("script_version = \"v1\"\n{tables}");
-        let mut model = SyncModel::parse(&model, "model.toml")?;
-        for (table, event, text) in scripts {
-            let name = format!("scripts/v1/{table}/{event}.sql");
-            let file = ScriptFile { name, text: (*text).to_owned(), for_all: false };
-            model.own_scripts.insert(((*table).to_owned(), *event), file);
-        }
-        let deployed = administer(&self.url)?.deploy(&[model], false)?;
+        let deployed = deploy_own(&self.url, tables, scripts)?;
         self.reconnect();
         Ok(deployed)
     }
@@ -266,60 +259,66 @@ impl Center {
     }
 
     pub(crate) fn download(&mut self, remote: &mut Remote, applied: &Applied) -> Download {
+        self.try_download(remote, applied).unwrap()
+    }
+
+    pub(crate) fn try_download(
+        &mut self,
+        remote: &mut Remote,
+        applied: &Applied,
+    ) -> Result<Download, Failure> {
         let session = self.session(remote);
         let mut download = Download::default();
         let schema = session.schema.clone();
-        let fetched = self
-            .reader
-            .fetch(
-                &FetchRequest {
-                    session: &session,
-                    counter: applied.counter,
-                    marks: &marks(&session, remote),
-                    held_marks: &[],
-                    echo: &applied.echo,
-                    wanted: &[],
-                    batch_bytes: 100,
-                    batch_rows: 3,
-                    row_bytes_max: 1000,
-                    resuming: Default::default(),
-                },
-                &mut |batch| {
-                    let name = |table: usize| schema.tables[table].name.clone();
-                    download.batches += u64::from(has_rows(&batch));
-                    match batch {
-                        DownloadBatch::Begin { tables, restored, .. } => {
-                            download = Download { modes: tables, ..Download::default() };
-                            download.restored = restored;
-                        }
-                        DownloadBatch::Reject { table, key, code, .. } => {
-                            download.rejects.push((name(table), decode(&key), code));
-                        }
-                        DownloadBatch::Upserts { table, count, rows } => {
-                            let width = schema.tables[table].width();
-                            let rows = decode_all(&rows, count, width);
-                            download.upserts.extend(rows.into_iter().map(|r| (name(table), r)));
-                        }
-                        DownloadBatch::Withheld { .. }
-                        | DownloadBatch::Unreadable { .. }
-                        | DownloadBatch::Position { .. } => {}
-                        DownloadBatch::Deletes { table, count, rows } => {
-                            let width = schema.tables[table].key.len();
-                            let rows = decode_all(&rows, count, width);
-                            download.deletes.extend(rows.into_iter().map(|r| (name(table), r)));
-                        }
+        let fetched = self.reader.fetch(
+            &FetchRequest {
+                session: &session,
+                counter: applied.counter,
+                marks: &marks(&session, remote),
+                held_marks: &[],
+                echo: &applied.echo,
+                time_us: applied.time_us,
+                wanted: &[],
+                batch_bytes: 100,
+                batch_rows: 3,
+                row_bytes_max: 1000,
+                resuming: Default::default(),
+            },
+            &mut |batch| {
+                let name = |table: usize| schema.tables[table].name.clone();
+                download.batches += u64::from(has_rows(&batch));
+                match batch {
+                    DownloadBatch::Begin { tables, restored, .. } => {
+                        download = Download { modes: tables, ..Download::default() };
+                        download.restored = restored;
                     }
-                    Ok(())
-                },
-            )
-            .unwrap();
+                    DownloadBatch::Reject { table, key, code, .. } => {
+                        download.rejects.push((name(table), decode(&key), code));
+                    }
+                    DownloadBatch::Upserts { table, count, rows } => {
+                        let width = schema.tables[table].width();
+                        let rows = decode_all(&rows, count, width);
+                        download.upserts.extend(rows.into_iter().map(|r| (name(table), r)));
+                    }
+                    DownloadBatch::Withheld { .. }
+                    | DownloadBatch::Unreadable { .. }
+                    | DownloadBatch::Position { .. } => {}
+                    DownloadBatch::Deletes { table, count, rows } => {
+                        let width = schema.tables[table].key.len();
+                        let rows = decode_all(&rows, count, width);
+                        download.deletes.extend(rows.into_iter().map(|r| (name(table), r)));
+                    }
+                }
+                Ok(())
+            },
+        )?;
         download.filtered = fetched.filtered;
         remote.marks = received(&schema, fetched.watermarks);
         remote.schema = Some(schema.fingerprint.clone());
         remote.identity.counter = applied.counter;
         remote.identity.nonce_confirmed = remote.identity.nonce_attempt;
         remote.identity.nonce_attempt = Nonce(remote.identity.nonce_attempt.0 + 1);
-        download
+        Ok(download)
     }
 }
 
@@ -360,6 +359,22 @@ pub(crate) fn deploy(
     tables: &str,
 ) -> Result<syncline_consolidated::Deployment, Failure> {
     let model = SyncModel::parse(&format!("script_version = \"v1\"\n{tables}"), "model.toml")?;
+    administer(url)?.deploy(&[model], false)
+}
+
+/// Deploys a model with scripts that a user wrote: table, event and text.
+pub(crate) fn deploy_own(
+    url: &Url,
+    tables: &str,
+    scripts: &[(&str, Event, &str)],
+) -> Result<syncline_consolidated::Deployment, Failure> {
+    let model = format!("script_version = \"v1\"\n{tables}");
+    let mut model = SyncModel::parse(&model, "model.toml")?;
+    for (table, event, text) in scripts {
+        let name = format!("scripts/v1/{table}/{event}.sql");
+        let file = ScriptFile { name, text: (*text).to_owned(), for_all: false };
+        model.own_scripts.insert(((*table).to_owned(), *event), file);
+    }
     administer(url)?.deploy(&[model], false)
 }
 
