@@ -111,7 +111,8 @@ impl<D: DeserializeOwned> Catalog<D> {
                     )),
                 }
             }
-            let (tables, held) = (tables(&rows, name)?, held::tables(&rows.held, name)?);
+            let tables = tables(&rows, name)?;
+            let held = held::tables(&rows.held, name, &tables)?;
             let acknowledge = rows.options.iter().any(|(version, option, value)| {
                 version == name && option == ACKNOWLEDGE && value == "true"
             });
@@ -293,7 +294,8 @@ fn tables<D: DeserializeOwned>(
         let details = json(details)?;
         places.insert(published.name.clone(), tables.len());
         let (conflict_rule, scripts) = (rule.clone(), BTreeMap::new());
-        tables.push(CatalogTable { published, outward, conflict_rule, details, scripts });
+        let whole = None;
+        tables.push(CatalogTable { published, outward, conflict_rule, details, scripts, whole });
     }
     for (_, name, event, text) in rows.scripts.iter().filter(|row| row.0 == version) {
         let event = Event::from_name(event).ok_or_else(|| {

@@ -1,6 +1,6 @@
 //! The tables that remotes may hold, and what uploads under them are applied to.
 
-use super::table::CatalogTable;
+use super::table::{CatalogTable, Whole};
 use crate::script::{Event, Script};
 use crate::sql::{json, unreadable};
 use model::{Failure, PublishedTable};
@@ -46,10 +46,11 @@ pub(super) fn shapes(rows: Vec<ShapeRow>) -> Result<(Shapes, bool), Failure> {
     Ok((shapes, older))
 }
 
-/// The held tables of one script version, by fingerprint.
+/// The held tables of one script version, by fingerprint. `today`: the present ones of it.
 pub(super) fn tables<D: DeserializeOwned>(
     rows: &[HeldRow],
     version: &str,
+    today: &[Arc<CatalogTable<D>>],
 ) -> Result<HashMap<String, HeldTable<D>>, Failure> {
     let mut tables = HashMap::new();
     for (_, fingerprint, published, rule, details, projection, scripts) in
@@ -64,7 +65,10 @@ pub(super) fn tables<D: DeserializeOwned>(
         }
         let (conflict_rule, details) = (rule.clone(), json(details)?);
         let outward = published.clone();
-        let table = CatalogTable { published, outward, conflict_rule, details, scripts };
+        let mut now = today.iter().filter(|table| table.published.name == published.name);
+        let whole = now.find(|table| table.has_own_uploads());
+        let whole = whole.map(|table| Whole::of(table, &published));
+        let table = CatalogTable { published, outward, conflict_rule, details, scripts, whole };
         let table = Arc::new(table);
         tables.insert(fingerprint.clone(), HeldTable { projection: json(projection)?, table });
     }

@@ -2,8 +2,9 @@
 
 use crate::script::{Event, Script};
 use crate::synchronization::change::Change;
-use crate::upload::uploaded_row::event_of;
-use model::{Code, Direction, Failure, PublishedTable};
+use crate::upload::rebase::{Rebased, values};
+use crate::upload::uploaded_row::{UploadedRow, event_of};
+use model::{Code, Direction, Failure, PublishedTable, ValueRef};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -18,6 +19,56 @@ pub(crate) struct CatalogTable<D> {
     /// What the backend noted when it deployed the table.
     pub(crate) details: D,
     pub(super) scripts: BTreeMap<Event, Script>,
+    /// The whole table, where this is what an older shape knows of it, and a user wrote scripts.
+    pub(crate) whole: Option<Whole<D>>,
+}
+
+/// A table of today with scripts that a user wrote for all its columns, as a part of it sees it.
+#[derive(Debug)]
+pub(crate) struct Whole<D> {
+    pub(crate) table: Arc<CatalogTable<D>>,
+    /// Per column its position in the part; none where that lacks it.
+    places: Vec<Option<usize>>,
+}
+
+impl<D> Whole<D> {
+    pub(super) fn of(table: &Arc<CatalogTable<D>>, part: &PublishedTable) -> Whole<D> {
+        let place = |name: &String| part.columns.iter().position(|known| known == name);
+        let places = table.published.columns.iter().map(place).collect();
+        Whole { table: table.clone(), places }
+    }
+
+    /// Whether a row with this change needs what the center has of it.
+    pub(crate) fn asks(&self, change: Change) -> bool {
+        change != Change::Insert && self.places.contains(&None)
+    }
+
+    /// Reads a row that was widened.
+    pub(crate) fn read<'r>(&self, wide: &'r Rebased) -> Result<UploadedRow<'r>, Failure> {
+        wide.row(self.table.published.width())
+    }
+
+    /// A row of the part for the scripts of the whole. What it lacks is in both images as the
+    /// center has it `now`, so a script neither changes that nor finds a conflict in it; and NULL
+    /// where the center has no such row.
+    pub(crate) fn widen(
+        &self,
+        row: &UploadedRow<'_>,
+        now: Option<&[u8]>,
+    ) -> Result<Rebased, Failure> {
+        let now = now.map(values).transpose()?.unwrap_or_default();
+        let (old, new) = (self.image(&row.old, &now), self.image(&row.new, &now));
+        Ok(Rebased::of(row.change, &old, &new))
+    }
+
+    fn image<'v>(&self, known: &[ValueRef<'v>], now: &[ValueRef<'v>]) -> Vec<ValueRef<'v>> {
+        let value = |(at, place): (usize, &Option<usize>)| match place {
+            Some(place) => known.get(*place).copied(),
+            None => now.get(at).copied(),
+        };
+        let values = self.places.iter().enumerate().map(value);
+        values.map(|value| value.unwrap_or(ValueRef::Null)).collect()
+    }
 }
 
 impl<D> CatalogTable<D> {
@@ -40,19 +91,25 @@ impl<D> CatalogTable<D> {
 }
 
 impl<D> CatalogTable<D> {
+    /// The script that a user wrote for an event. It is one of the whole table.
+    pub(crate) fn own(&self, event: Event) -> Option<&Script> {
+        let table = self.whole.as_ref().map_or(self, |whole| &whole.table);
+        table.script(event).filter(|script| script.is_own())
+    }
+
     /// Whether rows with this change go through a script that a user wrote.
     pub(crate) fn is_own(&self, change: Change) -> bool {
-        self.script(event_of(change)).is_some_and(Script::is_own)
+        self.own(event_of(change)).is_some()
     }
 
     /// Whether nothing is done for rows with this change.
     pub(crate) fn ignores(&self, change: Change) -> bool {
-        self.script(event_of(change)).is_some_and(Script::is_ignored)
+        self.own(event_of(change)).is_some_and(Script::is_ignored)
     }
 
     /// Whether a user wrote some of its upload scripts.
     pub(crate) fn has_own_uploads(&self) -> bool {
-        self.scripts.iter().any(|(event, script)| event.is_upload() && script.is_own())
+        Event::own().any(|event| event.is_upload() && self.own(event).is_some())
     }
 }
 
@@ -68,5 +125,6 @@ pub(super) fn at_rest<D: Default>(table: &PublishedTable) -> Arc<CatalogTable<D>
         conflict_rule: String::new(),
         details: D::default(),
         scripts: BTreeMap::new(),
+        whole: None,
     })
 }

@@ -51,11 +51,6 @@ impl TableScript {
     }
 }
 
-/// Whether a user wrote some of the upload scripts.
-pub(crate) fn write_uploads(scripts: &[TableScript]) -> bool {
-    scripts.iter().any(|script| script.is_own() && script.event.is_upload())
-}
-
 /// What is wrong with the number of columns that a cursor returns, if that is.
 pub(crate) fn wrong_width(event: Event, table: &PublishedTable, found: usize) -> Option<String> {
     let (wanted, what): (Vec<&str>, _) = match event {
@@ -99,6 +94,11 @@ pub(crate) fn refused(mistakes: &[String]) -> Result<(), Failure> {
     }
 }
 
+/// Whether a file says what the model makes.
+fn says(file: &ScriptFile, generated: &str) -> bool {
+    base_of(&file.text).1.trim_end() == generated.trim_end()
+}
+
 /// The script of a file, or what is wrong with it. One that says what the model makes is generated.
 fn taken(
     file: &ScriptFile,
@@ -106,8 +106,7 @@ fn taken(
     published: &PublishedTable,
     generated: Option<&str>,
 ) -> Result<TableScript, Vec<String>> {
-    let (_, text) = base_of(&file.text);
-    if let Some(generated) = generated.filter(|it| it.trim_end() == text.trim_end()) {
+    if let Some(generated) = generated.filter(|it| says(file, it)) {
         return Ok(TableScript { event, text: generated.to_owned(), file: None });
     }
     Script::own(&file.text, event, published).map_err(|wrong| {
@@ -123,7 +122,7 @@ impl<S: Schema> TablePlanner<'_, S> {
     }
 
     /// The same for another table of the version.
-    pub(super) fn own_file_of(&self, of: &str, event: Event) -> Option<&ScriptFile> {
+    fn own_file_of(&self, of: &str, event: Event) -> Option<&ScriptFile> {
         let is_it = |table: &str| {
             S::find(self.version.user_tables, table).is_some_and(|(name, _)| name == of)
         };
@@ -184,11 +183,19 @@ impl<S: Schema> TablePlanner<'_, S> {
         event.may_be_own() && (is_generated || is_cursor)
     }
 
-    /// Whether a user wrote a cursor of the table.
+    /// Whether a user wrote the script of an event, for this table or another one of the version.
+    pub(super) fn has_own(&self, table: &str, event: Event) -> bool {
+        let Some(file) = self.own_file_of(table, event) else { return false };
+        let planner = TablePlanner::new(self.version, table, self.tracked);
+        // Of a table that cannot be planned nothing is deployed.
+        let generated = planner.generated().unwrap_or_default();
+        let base = generated.iter().find(|(of, _)| *of == event);
+        self.version.model.only_own || !base.is_some_and(|(_, text)| says(file, text))
+    }
+
     fn has_own_cursor(&self, table: &str) -> bool {
-        [Event::DownloadCursor, Event::DownloadDeleteCursor]
-            .into_iter()
-            .any(|event| self.own_file_of(table, event).is_some())
+        let cursors = [Event::DownloadCursor, Event::DownloadDeleteCursor];
+        cursors.into_iter().any(|event| self.has_own(table, event))
     }
 
     /// Why the rows of the table cannot follow those of a parent, if they cannot: which rows of the

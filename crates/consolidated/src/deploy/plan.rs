@@ -1,7 +1,6 @@
 //! The plan of a set of models: tracking, scripts, publications. Nothing is changed here.
 
 use super::cascades;
-use super::own::write_uploads;
 use super::published::TablePlan;
 use super::schema::{Schema, TablePlanner, Version, mismatch};
 use super::table::{ColumnFacts, TableFacts, parents_first, same_but_for_case};
@@ -84,13 +83,12 @@ pub(crate) fn narrow<S: Schema>(
     let own = own.ok_or_else(lacking)?;
     let table_model = own.chosen.get(name).ok_or_else(lacking)?.narrowed(columns);
     let planner = TablePlanner::part(own, name, &tracked, &table_model);
+    let mut plan = planner.plan(&mut Vec::new(), &mut Vec::new())?;
+    // Rows go through scripts of a user, which are for the whole table.
     let whole = TablePlanner::new(own, name, &tracked);
-    let has_files = Event::own().any(|event| whole.own_file(event).is_some());
-    if has_files && write_uploads(&whole.plan(&mut Vec::new(), &mut Vec::new())?.scripts) {
-        let why = "its own upload scripts are written for the columns of today";
-        return Err(Failure::new(Code::ScriptInvalid, why));
+    if Event::own().any(|event| whole.has_own(name, event)) {
+        S::writes_as_it_likes(&mut plan.details);
     }
-    let plan = planner.plan(&mut Vec::new(), &mut Vec::new())?;
     let uploads = plan.scripts.into_iter().filter(|script| script.event.is_upload());
     Ok(Narrow {
         published: plan.published,

@@ -41,17 +41,7 @@ impl<S: Schema> TablePlanner<'_, S> {
         let outward: Vec<String> = columns.iter().map(|c| self.table_model.outward(c)).collect();
         let (create, left_out) = self.create(&columns, &outward, &values, &foreign_keys);
         notices.extend(left_out);
-        let key = self.table.key().iter();
-        let key = key.filter_map(|key| columns.iter().position(|column| column == key));
-        let mut published = PublishedTable {
-            compress: true,
-            name: self.name.to_owned(),
-            key: key.map(|position| position as u16).collect(),
-            direction: self.table_model.direction,
-            create,
-            fingerprint: String::new(),
-            columns,
-        };
+        let mut published = PublishedTable { create, ..self.draft(columns) };
         let mut outward = PublishedTable { columns: outward, ..published.clone() };
         outward.fingerprint = S::fingerprint(&outward, &values);
         published.fingerprint = outward.fingerprint.clone();
@@ -77,6 +67,28 @@ impl<S: Schema> TablePlanner<'_, S> {
         self.idle_files(mistakes);
         let conflict_rule = self.table_model.conflict.to_string();
         Ok(TablePlan { published, outward, conflict_rule, details, scripts, generated })
+    }
+
+    /// What the model generates.
+    pub(super) fn generated(&self) -> Result<Vec<(Event, String)>, Failure> {
+        let columns = self.published_columns(&mut Vec::new())?;
+        let values = S::values(self, &columns)?;
+        Ok(S::scripts(self, &self.draft(columns), &values))
+    }
+
+    /// The table with these columns, without what makes it at remotes.
+    fn draft(&self, columns: Vec<String>) -> PublishedTable {
+        let key = self.table.key().iter();
+        let key = key.filter_map(|key| columns.iter().position(|column| column == key));
+        PublishedTable {
+            compress: true,
+            name: self.name.to_owned(),
+            key: key.map(|position| position as u16).collect(),
+            direction: self.table_model.direction,
+            create: Vec::new(),
+            fingerprint: String::new(),
+            columns,
+        }
     }
 
     /// The statements that make the table at remotes, and what is left out of them.
@@ -215,7 +227,7 @@ impl<S: Schema> TablePlanner<'_, S> {
         if !self.is_spelled_alike(key) {
             return Some("its values may be equal and spelled differently".into());
         }
-        let has_own = |table: &str| self.own_file_of(table, Event::DownloadCursor).is_some();
+        let has_own = |table: &str| self.has_own(table, Event::DownloadCursor);
         let closed = match (has_own(self.name), has_own(parent)) {
             // Their author knows which rows come together. Until a parent comes, its row waits.
             (true, true) => true,

@@ -1,6 +1,6 @@
 //! A table of a script version, ready to run.
 
-use crate::catalog::table::CatalogTable;
+use crate::catalog::table::{CatalogTable, Whole};
 use crate::download::own::{Origin, origin};
 use crate::postgres::deploy::details::TableDetails;
 use crate::postgres::download::own_cursor;
@@ -33,6 +33,29 @@ pub(in crate::postgres) struct Table {
     pub(in crate::postgres) nulls: Option<Statement>,
     /// Watches the scripts of users; none where there are none, or no partition.
     pub(in crate::postgres) fence: Option<Fence>,
+    /// What runs a user's scripts, where this is only a part of a table.
+    pub(in crate::postgres) wide: Option<Box<Wide>>,
+}
+
+/// The whole table, for rows of a part of it.
+#[derive(Debug)]
+pub(in crate::postgres) struct Wide {
+    pub(in crate::postgres) table: Table,
+    fetch: Option<Statement>,
+}
+
+impl Wide {
+    fn of(whole: &Whole<TableDetails>, part: &CatalogTable<TableDetails>) -> Wide {
+        let fetch = whole.table.script(Event::UploadFetch);
+        let fetch = fetch.map(|it| Statement::of(it, &part.published, &part.details.columns));
+        Wide { table: Table::new(whole.table.clone()), fetch }
+    }
+
+    /// Finds whole rows by the keys of rows of the part.
+    pub(in crate::postgres) fn fetch(&self) -> Result<&Statement, Failure> {
+        self.table.deployed.required(Event::UploadFetch)?;
+        self.fetch.as_ref().ok_or_else(|| Failure::new(Code::Bug, "a script was not rendered"))
+    }
 }
 
 impl Table {
@@ -75,7 +98,19 @@ impl Table {
         let departed = departed(&deployed);
         let seeker = Seeker::of(&deployed);
         let fence = Fence::of(&deployed);
-        Table { deployed, statements, claims, is_verbatim, departed, seeker, by_key, nulls, fence }
+        let wide = deployed.whole.as_ref().map(|whole| Box::new(Wide::of(whole, &deployed)));
+        Table {
+            deployed,
+            statements,
+            claims,
+            is_verbatim,
+            departed,
+            seeker,
+            by_key,
+            nulls,
+            fence,
+            wide,
+        }
     }
 
     /// What looks owed rows up by their keys, and the event whose script it is (OC1).

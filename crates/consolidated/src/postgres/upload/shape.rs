@@ -95,11 +95,13 @@ impl UploadShape {
         self.deleted.iter().any(|table| upload.tables[*table].deployed.details.deletes_act)
     }
 
-    /// Whether the rows are not to be tried together: some may take others along, or the database
-    /// knows alone how keys are spelled (`key_spelling.rs`).
+    /// Whether the rows are not to be tried together: some may take others along, the database
+    /// knows alone how keys are spelled (`key_spelling.rs`), or a user's script needs what the
+    /// center has of them.
     pub(in crate::postgres) fn needs_care(&self, upload: Upload<'_>) -> bool {
         let spelling = |table: usize| upload.tables[table].deployed.details.spelling.as_ref();
         !self.endangered(upload).is_empty()
+            || self.tables().into_iter().any(|table| upload.tables[table].wide.is_some())
             || self.tables().into_iter().filter_map(spelling).any(KeySpelling::is_asked)
     }
 

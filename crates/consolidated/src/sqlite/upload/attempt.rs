@@ -64,8 +64,9 @@ pub(super) struct Progress<'a> {
     /// Conflicts since the last row that had none.
     pub(super) conflicts: u32,
     pub(super) compared: Option<Compared>,
-    /// Reads rows of a table as they are. All rows may have a conflict, so it stays prepared.
-    fetching: Option<(usize, CachedStatement<'a>)>,
+    /// Reads rows of a table, or of the whole of it, with so many columns as they are. All rows may
+    /// have a conflict, so it stays prepared.
+    fetching: Option<((usize, usize), CachedStatement<'a>)>,
     /// Whether anything is noted of what the center made of rows of this remote.
     pub(super) has_made: Option<bool>,
 }

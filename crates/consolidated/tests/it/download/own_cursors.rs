@@ -6,6 +6,7 @@ use syncline_consolidated::DownloadedTable::{Changes, Refresh};
 use syncline_consolidated::Event::{
     DownloadCursor, DownloadDeleteCursor, UploadDelete, UploadInsert, UploadUpdate,
 };
+use syncline_consolidated::administer;
 
 const SCHEMA: &str = "
     CREATE TABLE note (id INTEGER PRIMARY KEY, owner TEXT, words TEXT);
@@ -223,6 +224,26 @@ fn an_own_cursor_returns_uploaded_rows_and_keys_that_are_not_sent() {
             assert_eq!(download.upserts, sent(&[note(3, "ben", "c")]));
             assert_eq!(download.deletes, []);
             assert_eq!(download.filtered, 2 + u64::from(!uploads.is_empty()));
+        }
+    });
+}
+
+// What an export writes is no script of the user's: neither the foreign keys at remotes change, nor
+// is a child refused.
+#[test]
+fn files_that_say_what_the_model_makes_change_nothing() {
+    Backend::each(|backend| {
+        let model =
+            "[table.note]\npartition = \"owner = {u.owner}\"\n[table.line]\nparent = \"note\"";
+        for model in [model, "[table.note]\npartition = \"owner = {u.owner}\"\n[table.line]"] {
+            let mut center = Center::on(backend, SCHEMA, model);
+            let made = administer(&center.url).unwrap().scripts().unwrap();
+            let files = made.iter().filter(|script| script.event.may_be_own());
+            let files: Vec<Own<'_>> = files
+                .map(|script| (script.table.as_str(), script.event, script.script.as_str()))
+                .collect();
+            assert_eq!(files.len(), 10);
+            assert_eq!(center.deploy_own(model, &files).unwrap().statements, [""; 0]);
         }
     });
 }

@@ -4,7 +4,8 @@
 
 use crate::support::center::{Backend, Center, Download, Remote, Row, Upload, deploy, int, text};
 use model::{Code, Value};
-use syncline_consolidated::Applied;
+use syncline_consolidated::Event::{UploadDelete, UploadInsert, UploadUpdate};
+use syncline_consolidated::{Applied, Event};
 
 /// A center and a remote that has synchronized with it, then a schema change.
 fn changed(
@@ -351,5 +352,222 @@ fn rows_are_found_by_a_new_key_whose_columns_the_remote_has() {
         assert_eq!(told, [Code::RowKeyFixed.number()], "{backend:?}");
         let held = center.list("SELECT id || code || v AS v FROM t ORDER BY code");
         assert_eq!(held, "1ay,2bx,3cx,4dx", "{backend:?}");
+    });
+}
+
+/// Scripts of a user for `t` of today: they set and compare `added`, which the remote lacks, and
+/// `c`, which it knows as `b`.
+const OWN: [(&str, Event, &str); 3] = [
+    ("t", UploadInsert, "INSERT INTO t (id, a, c, added) VALUES ({r.id, r.a, r.c, r.added})"),
+    (
+        "t",
+        UploadUpdate,
+        "UPDATE t SET a = {r.a}, c = {r.c}, added = {r.added} WHERE id = {r.id}
+             AND a IS NOT DISTINCT FROM {o.a} AND c IS NOT DISTINCT FROM {o.c}
+             AND added IS NOT DISTINCT FROM {o.added}",
+    ),
+    (
+        "t",
+        UploadDelete,
+        "DELETE FROM t WHERE id = {r.id} AND c IS NOT DISTINCT FROM {o.4}
+             AND added IS NOT DISTINCT FROM {r.2}",
+    ),
+];
+
+/// A remote that holds `t` without `added`, which stands among the columns that it has, and a
+/// center with scripts of a user for all of it.
+fn owned(
+    backend: Backend,
+    keys: &str,
+    scripts: &[(&str, Event, &str)],
+) -> (Center, Remote, Vec<String>) {
+    let schema =
+        "CREATE TABLE t (id integer PRIMARY KEY, added text DEFAULT 'new', a text, b text);
+        CREATE TABLE gone (id integer, added text);
+        INSERT INTO t (id, added, a, b) VALUES (1, 'x1', 'a', 'b'), (2, 'x2', 'a', 'b'),
+            (3, 'x3', 'a', 'b'), (4, 'x4', 'a', 'b'), (5, 'x5', 'a', 'b'), (6, NULL, 'a', 'b')";
+    let before = "[table.t]\ncolumns = [\"id\", \"a\", \"b\"]\n";
+    let mut center = Center::on(backend, schema, before);
+    let mut remote = Remote::another();
+    center.synchronize(&mut remote, &[]);
+    center.foreign("ALTER TABLE t RENAME COLUMN b TO c");
+    let after = format!("[table.t]\nrenamed = {{ c = \"b\" }}\n{keys}");
+    let notices = center.deploy_own(&after, scripts).unwrap().notices;
+    (center, remote, notices)
+}
+
+fn own_row(id: i64, a: &str, b: &str) -> Row {
+    vec![int(id), text(a), text(b)]
+}
+
+fn own_update(id: i64, a: &str, b: &str) -> Upload {
+    Upload::Update("t", own_row(id, "a", "b"), own_row(id, a, b))
+}
+
+fn own_delete(id: i64) -> Upload {
+    Upload::Delete("t", own_row(id, "a", "b"))
+}
+
+fn owned_rows(center: &Center) -> String {
+    center.list("SELECT id || a || c || coalesce(added, '-') AS v FROM t ORDER BY id")
+}
+
+// S1, S5, Trap 24: all of it became rejects. What the remote lacks stays as it is at the center,
+// and no conflict is found in it.
+#[test]
+fn a_script_of_a_user_for_the_columns_of_today_takes_rows_of_an_older_definition() {
+    Backend::each(|backend| {
+        let (mut center, mut remote, notices) = owned(backend, "", &OWN);
+        let changes = [
+            own_update(1, "A", "b"),
+            own_update(2, "a", "B"),
+            own_update(6, "A", "B"),
+            Upload::Insert("t", own_row(9, "n", "m")),
+            own_delete(3),
+        ];
+        let (applied, download) = center.synchronize(&mut remote, &changes);
+        assert_eq!(counts(&applied), (1, 3, 1, 0, 0), "{backend:?}: {:?}", codes(&download));
+        let held = "1Abx1,2aBx2,4abx4,5abx5,6AB-,9nm-";
+        assert_eq!(owned_rows(&center), held, "{backend:?}");
+        assert_eq!(notices, [""; 0], "{backend:?}");
+        // With the tables of today it has all of that.
+        let mut came: Vec<Row> = download.upserts.into_iter().map(|(_, row)| row).collect();
+        came.sort_by_key(|row| row[0].as_ref().display());
+        assert_eq!(came[0], [int(1), text("x1"), text("A"), text("b")], "{backend:?}");
+        let edit = |added: &str| vec![int(1), text(added), text("A"), text("b")];
+        let change = Upload::Update("t", edit("x1"), edit("y"));
+        let (applied, _) = center.synchronize(&mut remote, &[change]);
+        assert_eq!(counts(&applied), (0, 1, 0, 0, 0), "{backend:?}");
+        assert_eq!(owned_rows(&center), held.replace("x1", "y"), "{backend:?}");
+    });
+}
+
+// S5: what the remote has and the center has changed is a conflict as before.
+#[test]
+fn a_conflict_of_an_older_definition_is_found_behind_a_script_of_a_user() {
+    for (rule, kept) in [
+        ("consolidated_wins", "1Abx1,2zby2,3azx3,4abx4,5abx5"),
+        ("remote_wins", "1Abx1,2Aby2,4abx4,5abx5,6ABnew"),
+    ] {
+        Backend::each(|backend| {
+            let keys = format!("conflict = \"{rule}\"\n");
+            let (mut center, mut remote, _) = owned(backend, &keys, &OWN);
+            center.foreign(
+                "UPDATE t SET a = 'z', added = 'y2' WHERE id = 2; UPDATE t SET c = 'z' WHERE id = 3;
+                 DELETE FROM t WHERE id = 6",
+            );
+            let changes = [
+                own_update(1, "A", "b"),
+                own_update(2, "A", "b"),
+                own_update(6, "A", "B"),
+                own_delete(3),
+            ];
+            let (applied, download) = center.synchronize(&mut remote, &changes);
+            let what = format!("{backend:?} {rule}");
+            assert_eq!(counts(&applied), (0, 3, 1, 3, 0), "{what}: {:?}", codes(&download));
+            assert_eq!(owned_rows(&center), kept, "{what}");
+        });
+    }
+}
+
+// The script sees what the row was, whatever its statements have done with it.
+#[test]
+fn all_statements_of_a_script_see_what_the_center_had_of_a_column_that_the_remote_lacks() {
+    Backend::each(|backend| {
+        let keep = "DELETE FROM t WHERE id = {o.id};
+            INSERT INTO gone VALUES ({o.id}, {o.added})";
+        let (mut center, mut remote, _) = owned(backend, "", &[("t", UploadDelete, keep)]);
+        let (applied, _) = center.synchronize(&mut remote, &[own_delete(1), own_delete(6)]);
+        assert_eq!(counts(&applied), (0, 0, 2, 0, 0), "{backend:?}");
+        let kept = center.list("SELECT id || coalesce(added, '-') AS v FROM gone ORDER BY id");
+        assert_eq!(kept, "1x1,6-", "{backend:?}");
+        assert_eq!(owned_rows(&center), "2abx2,3abx3,4abx4,5abx5", "{backend:?}");
+    });
+}
+
+// The other events are generated: a new row gets the default of what the remote lacks.
+#[test]
+fn generated_scripts_beside_one_of_a_user_take_an_older_definition_as_before() {
+    Backend::each(|backend| {
+        let (mut center, mut remote, _) = owned(backend, "", &[OWN[1]]);
+        center.foreign("UPDATE t SET a = 'z' WHERE id = 5");
+        let changes = [
+            own_update(1, "A", "b"),
+            Upload::Insert("t", own_row(9, "n", "m")),
+            own_delete(3),
+            own_delete(5),
+        ];
+        let (applied, download) = center.synchronize(&mut remote, &changes);
+        assert_eq!(counts(&applied), (1, 1, 2, 1, 0), "{backend:?}: {:?}", codes(&download));
+        let held = "1Abx1,2abx2,4abx4,5zbx5,6ab-,9nmnew";
+        assert_eq!(owned_rows(&center), held, "{backend:?}");
+    });
+}
+
+#[test]
+fn what_a_script_of_a_user_ignores_is_ignored_under_an_older_definition() {
+    Backend::each(|backend| {
+        let ignore = ("t", UploadUpdate, "--{ignore}\n");
+        let (mut center, mut remote, _) = owned(backend, "", &[ignore, OWN[2]]);
+        let changes = [own_update(1, "A", "b"), own_delete(2)];
+        let (applied, _) = center.synchronize(&mut remote, &changes);
+        assert_eq!((counts(&applied), applied.ignored), ((0, 0, 1, 0, 0), 1), "{backend:?}");
+        assert_eq!(owned_rows(&center), "1abx1,3abx3,4abx4,5abx5,6ab-", "{backend:?}");
+    });
+}
+
+// S7: the column that decides is one that the remote lacks.
+#[test]
+fn a_script_of_a_user_stays_within_a_partition_that_an_older_definition_does_not_know() {
+    Backend::each(|backend| {
+        let partition = "partition = \"added = {u.name}\"\n";
+        let (mut center, mut remote, _) = owned(backend, partition, &OWN);
+        remote.claims.insert("name".into(), "x1".into());
+        let changes = [
+            own_update(1, "A", "b"),
+            own_update(2, "A", "b"),
+            Upload::Insert("t", own_row(9, "n", "m")),
+            own_delete(3),
+        ];
+        let (applied, download) = center.synchronize(&mut remote, &changes);
+        assert_eq!(counts(&applied), (1, 2, 1, 0, 3), "{backend:?}");
+        let outside = Code::RowOutsideSubscription.number();
+        assert_eq!(codes(&download), [2, 3, 9].map(|id| (int(id), outside)), "{backend:?}");
+        assert_eq!(owned_rows(&center), "1Abx1,2abx2,3abx3,4abx4,5abx5,6ab-", "{backend:?}");
+    });
+}
+
+// Where nothing is generated.
+#[test]
+fn scripts_of_a_user_alone_take_an_older_definition() {
+    Backend::each(|backend| {
+        let (mut center, mut remote, _) = owned(backend, "", &OWN);
+        let only = "scripts = \"own\"\n[table.t]\ndirection = \"upload_only\"\n\
+            renamed = { c = \"b\" }\n";
+        center.deploy_own(only, &OWN).unwrap();
+        center.foreign("UPDATE t SET a = 'z' WHERE id = 2");
+        let changes = [
+            own_update(1, "A", "b"),
+            own_update(2, "A", "b"),
+            Upload::Insert("t", own_row(9, "n", "m")),
+            own_delete(3),
+        ];
+        let applied = center.upload(&mut remote, &changes).unwrap();
+        assert_eq!(counts(&applied), (1, 2, 1, 1, 0), "{backend:?}");
+        assert_eq!(owned_rows(&center), "1Abx1,2zbx2,4abx4,5abx5,6ab-,9nm-", "{backend:?}");
+    });
+}
+
+// S1: what a script leaves alone is told, and the remote gets the row of the center.
+#[test]
+fn what_the_remote_is_owed_of_an_older_definition_comes_back() {
+    Backend::each(|backend| {
+        let never = "UPDATE t SET added = {r.added} WHERE id = {r.id} AND 1 = 0";
+        let (mut center, mut remote, _) = owned(backend, "", &[("t", UploadUpdate, never)]);
+        let (applied, download) = center.synchronize(&mut remote, &[own_update(2, "A", "b")]);
+        assert_eq!(counts(&applied), (0, 1, 0, 0, 1), "{backend:?}");
+        assert_eq!(codes(&download), [(int(2), Code::RowVetoed.number())], "{backend:?}");
+        let row = vec![int(2), text("x2"), text("a"), text("b")];
+        assert!(download.upserts.contains(&("t".to_owned(), row)), "{backend:?}");
     });
 }

@@ -579,3 +579,126 @@ fn a_script_may_name_what_tracks_its_table() {
     let failure = deploy(&center.url, "[table.t]\n", &[("t", UPDATE, &wrong)], false).unwrap_err();
     assert!(failure.message().starts_with("t.upload_update.sql:1:25: column"), "{failure:?}");
 }
+
+/// A center whose remote holds `t` without `added`, and with `n` as `m`.
+fn with_an_older_remote(schema: &str, scripts: &[Own<'_>]) -> (Center, Remote) {
+    let (database, url) = database(schema);
+    deploy(&url, "[table.t]\ncolumns = [\"id\", \"m\"]\n", &[], false).unwrap();
+    let (mut before, mut remote) = (connected(&database), Remote::another());
+    before.synchronize(&mut remote, &[]);
+    database.sql("ALTER TABLE t RENAME COLUMN m TO n");
+    deploy(&url, "[table.t]\nrenamed = { n = \"m\" }\n", scripts, false).unwrap();
+    (connected(&database), remote)
+}
+
+const WIDE: &str =
+    "CREATE TABLE t (id integer PRIMARY KEY, added numeric(9, 2) DEFAULT 5, m integer);
+    INSERT INTO t SELECT id, nullif(id, 3) * 1.5, 10 * id FROM generate_series(1, 2000) AS id;";
+
+const WIDE_SETS: [Own<'_>; 3] = [
+    ("t", INSERT, "INSERT INTO t SELECT * FROM {inserts} AS i"),
+    (
+        "t",
+        UPDATE,
+        "UPDATE t SET n = u.n, added = u.added FROM {updates} AS u WHERE t.id = u.old_id
+             AND t.n = u.old_n AND t.added IS NOT DISTINCT FROM u.old_added",
+    ),
+    (
+        "t",
+        DELETE,
+        "DELETE FROM t USING {deletes} AS d WHERE t.id = d.old_id
+             AND t.added IS NOT DISTINCT FROM d.old_added AND t.n = d.old_n",
+    ),
+];
+
+const WIDE_ROWS: [Own<'_>; 3] = [
+    ("t", INSERT, "INSERT INTO t VALUES ({r.1, r.2, r.3})"),
+    (
+        "t",
+        UPDATE,
+        "UPDATE t SET n = {r.n}, added = {r.added} WHERE id = {o.id} AND n = {o.n}
+             AND added IS NOT DISTINCT FROM {o.added}",
+    ),
+    (
+        "t",
+        DELETE,
+        "DELETE FROM t WHERE id = {o.id} AND added IS NOT DISTINCT FROM {r.added} AND n = {o.n}",
+    ),
+];
+
+/// All of it became rejects. What the remote lacks stays, and is looked up for many rows at once.
+// S1, S5, Trap 24
+#[test]
+fn scripts_of_users_take_rows_of_an_older_definition() {
+    for scripts in [&WIDE_SETS, &WIDE_ROWS] {
+        let (mut center, mut remote) = with_an_older_remote(WIDE, scripts);
+        let mut changes: Vec<Upload> =
+            (1..=1500).map(|id| update(id, 10 * id, 10 * id + 1)).collect();
+        changes.extend((1501..=1900).map(|id| delete(id, 10 * id)));
+        changes.extend([insert(3000, 1), insert(3001, 2)]);
+        let trips = center.writer.round_trips();
+        let applied = center.upload(&mut remote, &changes).unwrap();
+        let trips = center.writer.round_trips() - trips;
+        assert_eq!(outcome(&applied), ([2, 1500, 400], [0, 0, 0]));
+        assert!(trips <= 40, "{trips}");
+        let strange = "SELECT count(*) FROM t WHERE id <= 2000
+            AND (added IS DISTINCT FROM nullif(id, 3) * 1.5 OR n <> 10 * id + (id <= 1500)::int)";
+        assert_eq!(center.value(strange), int(0));
+        assert_eq!(center.value("SELECT count(*) FROM t WHERE id > 1500 AND id <= 1900"), int(0));
+        let new = "SELECT id || '=' || n FROM t WHERE added IS NULL AND id > 3 ORDER BY id";
+        assert_eq!(center.list(new), "3000=1,3001=2");
+    }
+}
+
+// S5
+#[test]
+fn conflicts_of_an_older_definition_are_found_among_many_rows() {
+    for scripts in [&WIDE_SETS, &WIDE_ROWS] {
+        let (mut center, mut remote) = with_an_older_remote(WIDE, scripts);
+        center.foreign(
+            "UPDATE t SET n = 7 WHERE id IN (20, 120); DELETE FROM t WHERE id IN (30, 130);
+             UPDATE t SET added = 77 WHERE id IN (40, 140)",
+        );
+        let mut changes: Vec<Upload> = (1..=99).map(|id| update(id, 10 * id, 1)).collect();
+        changes.extend((101..=199).map(|id| delete(id, 10 * id)));
+        let (applied, download) = center.synchronize(&mut remote, &changes);
+        // What is gone on both sides is the same.
+        assert_eq!(outcome(&applied), ([0, 99, 99], [3, 0, 0]));
+        assert!(download.rejects.is_empty());
+        let left = "SELECT id || '=' || n FROM t WHERE id <= 199 AND n <> 1 ORDER BY id";
+        assert_eq!(center.list(left), "20=7,100=1000,120=7");
+        assert_eq!(center.list("SELECT id || '=' || n FROM t WHERE added = 77"), "40=1");
+    }
+}
+
+/// What was looked up for many rows is not what a row met that an earlier one had changed.
+// S5
+#[test]
+fn what_the_remote_lacks_is_looked_up_again_where_an_earlier_row_has_changed_it() {
+    let schema = format!(
+        "{WIDE} CREATE FUNCTION mark() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             UPDATE t SET added = added + 1 WHERE id = NEW.id + 1;
+             RETURN NULL;
+         END $$;
+         CREATE TRIGGER mark AFTER UPDATE OF m ON t FOR EACH ROW EXECUTE FUNCTION mark();"
+    );
+    let (mut center, mut remote) = with_an_older_remote(&schema, &WIDE_ROWS);
+    let changes: Vec<Upload> = (10..=14).map(|id| update(id, 10 * id, id)).collect();
+    let applied = center.upload(&mut remote, &changes).unwrap();
+    assert_eq!(outcome(&applied), ([0, 5, 0], [0, 0, 0]));
+    let now = "SELECT n || '=' || added FROM t WHERE id BETWEEN 10 AND 15 ORDER BY id";
+    assert_eq!(center.list(now), "10=15.00,11=17.50,12=19.00,13=20.50,14=22.00,150=23.50");
+}
+
+/// The sequence stands for another session, which commits between the look and the script.
+// S5
+#[test]
+fn a_row_runs_again_where_what_the_remote_lacks_may_have_changed_meanwhile() {
+    let script = "UPDATE t SET n = {r.n}, added = {r.added} WHERE id = {o.id} AND n = {o.n}
+        AND added = {o.added} AND nextval('looks') > 1";
+    let schema = format!("{WIDE} CREATE SEQUENCE looks");
+    let (mut center, mut remote) = with_an_older_remote(&schema, &[("t", UPDATE, script)]);
+    let applied = center.upload(&mut remote, &[update(10, 100, 1)]).unwrap();
+    assert_eq!(outcome(&applied), ([0, 1, 0], [0, 0, 0]));
+    assert_eq!(center.list("SELECT n || '=' || added FROM t WHERE id = 10"), "1=15.00");
+}

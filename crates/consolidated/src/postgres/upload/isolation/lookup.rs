@@ -5,6 +5,7 @@ use crate::postgres::errors::unreadable;
 use crate::postgres::link::{Call, RowRef};
 use crate::postgres::statement::Statement;
 use crate::postgres::upload::batch::{self, Batch, batches};
+use crate::postgres::upload::isolation::group::Images;
 use crate::postgres::upload::isolation::state::Isolation;
 use crate::postgres::upload::row_fault::{RowFault, row_fault};
 use crate::postgres::upload::stop::{Stop, stopped};
@@ -23,12 +24,23 @@ impl Isolation<'_, '_> {
         table: usize,
         change: Change,
         rows: &[Vec<u8>],
-    ) -> Result<HashMap<Vec<u8>, Vec<u8>>, Stop> {
+    ) -> Result<Images, Stop> {
         let this = self.table(table);
-        let columns = &this.deployed.details.columns;
         let statement = this.required(Event::UploadFetch)?;
+        self.images(table, change, (statement, this), rows)
+    }
+
+    /// The same as `statement` finds them, which returns rows of `of`.
+    pub(in crate::postgres) fn images(
+        &mut self,
+        table: usize,
+        change: Change,
+        (statement, of): (&Statement, &Table),
+        rows: &[Vec<u8>],
+    ) -> Result<Images, Stop> {
+        let columns = &of.deployed.details.columns;
         let mut images = HashMap::new();
-        let key = &this.deployed.published.key;
+        let key = &of.deployed.published.key;
         let mut decoder: Option<Decoder> = None;
         // The next row will be about as large.
         let mut bytes = 0;

@@ -3,11 +3,12 @@
 //! The rows are decided in the order in which they were sent, whatever becomes of the others: the
 //! script may look at what it did before. So none of them waits to be tried again later.
 
+use crate::postgres::catalog::table::Table;
 use crate::postgres::link::Answer;
-use crate::postgres::upload::batch::{self, Batch, Part};
+use crate::postgres::upload::batch::{self, Batch, Part, Reason};
 use crate::postgres::upload::fence::{self, Breach, Fence, Seen};
 use crate::postgres::upload::isolation::conflict;
-use crate::postgres::upload::isolation::group::{Group, halve};
+use crate::postgres::upload::isolation::group::{Group, Images, halve};
 use crate::postgres::upload::isolation::state::Isolation;
 use crate::postgres::upload::row_fault::RowFault;
 use crate::postgres::upload::stop::Stop;
@@ -15,6 +16,10 @@ use crate::synchronization::change::Change;
 use crate::upload::uploaded_row::event_of;
 use crate::upload::verdict::{is_outside, leads_outside};
 use model::Failure;
+use std::borrow::Cow;
+
+/// Rows, and the table whose script takes them.
+type Taken<'a, 'r> = (&'a Table, Cow<'r, [Vec<u8>]>);
 
 /// What became of rows.
 enum OwnRan {
@@ -25,11 +30,13 @@ enum OwnRan {
     Fault(RowFault),
 }
 
-impl Isolation<'_, '_> {
+impl<'a> Isolation<'_, 'a> {
     /// Applies the rows of a group for which a user wrote the script.
     pub(super) fn own(&mut self, group: Group) -> Result<(), Stop> {
         let Group { table, change, rows } = group;
-        let mut stack = vec![rows];
+        let whole = self.table(table).deployed.whole.as_ref();
+        let asks = whole.is_some_and(|whole| whole.asks(change));
+        let (mut stack, mut is_again) = (vec![rows], false);
         while let Some(rows) = stack.pop() {
             if rows.is_empty() {
                 continue;
@@ -43,6 +50,12 @@ impl Isolation<'_, '_> {
             self.undo();
             if rows.len() > 1 {
                 halve(rows, &mut stack);
+                continue;
+            }
+            // Another session may have changed what was looked up for it.
+            is_again = asks && !is_again && matches!(outcome, OwnRan::Short);
+            if is_again {
+                stack.push(rows);
                 continue;
             }
             let reason = match outcome {
@@ -63,13 +76,16 @@ impl Isolation<'_, '_> {
 
     /// Runs the script inside a savepoint, with a look before and after it where there is a fence.
     fn run_own(&mut self, table: usize, change: Change, rows: &[Vec<u8>]) -> Result<OwnRan, Stop> {
-        let (this, event) = (self.table(table), event_of(change));
-        let batches = |statement| batch::batches(this, statement, self.upload, change, rows);
+        let (this, event, upload) = (self.table(table), event_of(change), self.upload);
         let looks = match &this.fence {
-            Some(Fence(look)) => batches(look)?,
+            Some(Fence(look)) => batch::batches(this, look, upload, change, rows)?,
             None => Vec::new(),
         };
-        let batches = batches(this.required(event)?)?;
+        let (whole, taken) = match self.widened(table, change, rows)? {
+            Ok(widened) => widened,
+            Err(reason) => return Ok(OwnRan::Fault(RowFault::Refused(reason))),
+        };
+        let batches = batch::batches(whole, whole.required(event)?, upload, change, &taken)?;
         let looking: Vec<_> = looks.iter().flat_map(Batch::parts).collect();
         let parts: Vec<_> = batches.iter().flat_map(Batch::parts).collect();
         let look = || looking.iter().map(Part::asked);
@@ -93,6 +109,39 @@ impl Isolation<'_, '_> {
             true => OwnRan::Short,
             false => OwnRan::Applied,
         })
+    }
+
+    /// Rows as the user's script takes them, or why it cannot take one of them. Those of an older
+    /// shape get all columns.
+    ///
+    /// What they lack is looked up right before the script, for all of them. Where another session,
+    /// or the script for an earlier one of them, changes it in between, a script that compares it
+    /// changes nothing, and runs again for the row alone; one that only sets it wins.
+    fn widened<'r>(
+        &mut self,
+        table: usize,
+        change: Change,
+        rows: &'r [Vec<u8>],
+    ) -> Result<Result<Taken<'a, 'r>, Reason>, Stop> {
+        let this = self.table(table);
+        let (Some(wide), Some(whole)) = (&this.wide, &this.deployed.whole) else {
+            return Ok(Ok((this, rows.into())));
+        };
+        let now = match whole.asks(change) {
+            true => self.images(table, change, (wide.fetch()?, &wide.table), rows)?,
+            false => Images::new(),
+        };
+        let mut widened = Vec::with_capacity(rows.len());
+        for bytes in rows {
+            let row = self.read(table, change, bytes)?;
+            let key = row.key(&this.deployed.published, table).1;
+            let row = whole.widen(&row, now.get(&key).map(Vec::as_slice))?;
+            if let Some(reason) = self.misfit_of(&wide.table, &whole.read(&row)?)? {
+                return Ok(Err(reason));
+            }
+            widened.push(row.bytes);
+        }
+        Ok(Ok((&wide.table, widened.into())))
     }
 }
 

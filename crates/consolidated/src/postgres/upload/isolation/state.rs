@@ -169,7 +169,21 @@ impl<'l, 'a> Isolation<'l, 'a> {
         row: &UploadedRow<'_>,
     ) -> Result<Option<Reason>, Failure> {
         let this = self.table(table);
-        let statement = this.required(event_of(row.change))?;
-        Ok(Batch::new(this, statement, self.upload.request.session).add(row).err())
+        match (&this.wide, &this.deployed.whole) {
+            (Some(wide), Some(whole)) if this.deployed.is_own(row.change) => {
+                self.misfit_of(&wide.table, &whole.read(&whole.widen(row, None)?)?)
+            }
+            _ => self.misfit_of(this, row),
+        }
+    }
+
+    /// The same of a row of `table`.
+    pub(super) fn misfit_of(
+        &self,
+        table: &Table,
+        row: &UploadedRow<'_>,
+    ) -> Result<Option<Reason>, Failure> {
+        let statement = table.required(event_of(row.change))?;
+        Ok(Batch::new(table, statement, self.upload.request.session).add(row).err())
     }
 }

@@ -14,7 +14,7 @@
 //! writer applies the upload in another transaction without it.
 
 use super::{Attempt, Stop};
-use crate::script::{Event, Script};
+use crate::script::Event;
 use crate::sqlite::errors::{RowFault, row_fault, undoes_itself};
 use crate::sqlite::upload::input::Turn;
 use crate::sqlite::values::{bind_row, bind_sessions, write_row};
@@ -49,7 +49,7 @@ impl Attempt<'_> {
         let connection = self.input.connection;
         let ended = connection.is_autocommit();
         // `OR FAIL` in a user's script keeps what it did before.
-        let own = turn.table.script(event).is_some_and(Script::is_own);
+        let own = turn.table.own(event).is_some();
         let undone = ended || undoes_itself(connection, &error) && !own;
         let table = &turn.table.published.name;
         let (fault, message) = row_fault(connection, error, sql, table, event.name())?;
@@ -109,14 +109,15 @@ impl Attempt<'_> {
     ) -> Result<Option<Vec<u8>>, Stop> {
         let (input, event, Turn { table, row, position }) = (self.input, Event::UploadFetch, turn);
         let (script, failing) = (table.required(event)?, turn.failing(event));
-        let known = self.progress.fetching.take_if(|(of, _)| *of == position);
+        let columns = (position, table.published.width());
+        let known = self.progress.fetching.take_if(|(of, _)| *of == columns);
         let (_, statement) = match known {
             Some(known) => self.progress.fetching.insert(known),
             None => {
                 let mut statement =
                     input.connection.prepare_cached(&script.sql).map_err(&failing)?;
                 bind_sessions(&mut statement, script, input.request.session).map_err(&failing)?;
-                self.progress.fetching.insert((position, statement))
+                self.progress.fetching.insert((columns, statement))
             }
         };
         bind_row(statement, script, row).map_err(&failing)?;

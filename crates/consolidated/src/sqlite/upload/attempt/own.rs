@@ -5,11 +5,15 @@
 //! before and afterwards.
 
 use super::{Attempt, RowOutcome, Stop};
+use crate::catalog::table::Whole;
 use crate::script::Script;
+use crate::sqlite::details::TableDetails;
 use crate::sqlite::upload::fence::{self, Standing};
 use crate::sqlite::upload::input::Turn;
 use crate::sqlite::upload::{conflict, constraint};
 use crate::sqlite::values::{bind_row, bind_sessions};
+use crate::upload::rebase::Rebased;
+use crate::upload::uploaded_row::UploadedRow;
 use model::Code;
 use rusqlite::Statement;
 
@@ -30,7 +34,10 @@ impl Attempt<'_> {
             fence::reject_touching(self, turn)?;
             return Ok(RowOutcome::Done);
         }
-        let changes = match self.run_own(first, script, turn)? {
+        let whole = turn.table.whole.as_ref();
+        let wide = whole.map(|whole| self.widened(whole, turn)).transpose()?;
+        let wide = whole.zip(wide.as_ref()).map(|(whole, wide)| whole.read(wide)).transpose()?;
+        let changes = match self.run_own(first, script, turn, wide.as_ref().unwrap_or(turn.row))? {
             Ok(changes) => changes,
             Err(fault) => {
                 self.record.reject(turn, fault)?;
@@ -58,17 +65,31 @@ impl Attempt<'_> {
         Ok(RowOutcome::Done)
     }
 
-    /// Runs all statements of the script, and says how many rows changed. A view changes none
-    /// itself: what its triggers change counts.
+    /// The row of an older shape for a script of all columns.
+    fn widened(&mut self, whole: &Whole<TableDetails>, turn: Turn<'_>) -> Result<Rebased, Stop> {
+        let wide = whole.widen(turn.row, None)?;
+        if !whole.asks(turn.row.change) {
+            return Ok(wide);
+        }
+        let (table, row) = (&*whole.table, &whole.read(&wide)?);
+        match self.fetch(Turn { table, row, ..turn })? {
+            Some(now) => Ok(whole.widen(turn.row, Some(&now))?),
+            None => Ok(wide),
+        }
+    }
+
+    /// Runs all statements of the script with `row`, and says how many rows changed. A view changes
+    /// none itself: what its triggers change counts.
     fn run_own(
         &mut self,
         first: &mut Statement<'_>,
         script: &Script,
         turn: Turn<'_>,
+        row: &UploadedRow<'_>,
     ) -> Result<Result<usize, Fault>, Stop> {
         let (connection, failing) = (self.input.connection, turn.failing(turn.event()));
         let total = connection.total_changes();
-        let mut changes = match self.run_one(first, script, turn)? {
+        let mut changes = match self.run_one(first, script, turn, row)? {
             Ok(changes) => changes,
             fault => return Ok(fault),
         };
@@ -76,7 +97,7 @@ impl Attempt<'_> {
             let mut statement = connection.prepare_cached(&then.sql).map_err(&failing)?;
             let session = self.input.request.session;
             bind_sessions(&mut statement, then, session).map_err(&failing)?;
-            match self.run_one(&mut statement, then, turn)? {
+            match self.run_one(&mut statement, then, turn, row)? {
                 Ok(more) => changes += more,
                 fault => return Ok(fault),
             }
@@ -93,9 +114,10 @@ impl Attempt<'_> {
         statement: &mut Statement<'_>,
         script: &Script,
         turn: Turn<'_>,
+        row: &UploadedRow<'_>,
     ) -> Result<Result<usize, Fault>, Stop> {
         let event = turn.event();
-        bind_row(statement, script, turn.row).map_err(turn.failing(event))?;
+        bind_row(statement, script, row).map_err(turn.failing(event))?;
         let outcome = self.outcome(run(statement), &script.sql, turn, event)?;
         Ok(outcome.map_err(|(fault, why)| (fault.code(), why)))
     }

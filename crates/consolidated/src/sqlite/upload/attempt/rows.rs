@@ -131,7 +131,8 @@ impl<'a> Attempt<'a> {
         table: &'t CatalogTable,
         event: Event,
     ) -> Result<(&'t Script, CachedStatement<'a>), Failure> {
-        let (input, script) = (self.input, table.required(event)?);
+        let input = self.input;
+        let script = table.own(event).map_or_else(|| table.required(event), Ok)?;
         let prepare = || {
             let mut statement = input.connection.prepare_cached(&script.sql)?;
             bind_sessions(&mut statement, script, input.request.session)?;
