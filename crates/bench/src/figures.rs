@@ -1,9 +1,11 @@
 //! The figures of a run, as JSON for programs and as a table for people.
 
 pub(crate) mod cost;
+mod own_scripts;
 pub(crate) mod settings;
 mod table;
 
+pub(crate) use own_scripts::Measured;
 pub(crate) use table::{grouped, print};
 
 use crate::baseline::Baseline;
@@ -87,6 +89,24 @@ impl Figures {
         for latency_us in round.report.latencies_us {
             self.latencies.add(Duration::from_micros(latency_us));
         }
+    }
+
+    /// Adds those of another run with the same settings.
+    pub(crate) fn add_run(&mut self, more: Figures) {
+        self.syncs += more.syncs;
+        self.rows += more.rows;
+        self.sets.extend(more.sets);
+        self.conflicts += more.conflicts;
+        self.latencies.add_all(more.latencies);
+        self.network += more.network;
+        self.retries += more.retries;
+        self.errors += more.errors;
+        self.cpu = self.cpu.plus(more.cpu);
+        if let (Some(cost), Some(more)) = (&mut self.database_cost, more.database_cost) {
+            *cost += more;
+        }
+        self.peak_server_memory_bytes =
+            self.peak_server_memory_bytes.max(more.peak_server_memory_bytes);
     }
 
     /// The result of a run.

@@ -11,6 +11,11 @@ impl Latencies {
         self.0.push(latency);
     }
 
+    /// Adds those of another run.
+    pub(crate) fn add_all(&mut self, more: Latencies) {
+        self.0.extend(more.0);
+    }
+
     /// The durations, in milliseconds, that these shares of all stayed below, and the longest.
     pub(crate) fn percentiles_ms<const N: usize>(mut self, shares: [f64; N]) -> ([f64; N], f64) {
         self.0.sort_unstable();

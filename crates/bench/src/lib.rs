@@ -31,15 +31,16 @@ mod session;
 mod steps;
 mod suite;
 
+pub use center::AddScripts;
 pub use options::BenchOptions;
 
 use crate::options::{BenchAction, BenchRunOptions};
 use model::{Code, Failure};
 
 /// Does what was asked with benchmarks.
-pub fn run(options: &BenchOptions) -> Result<(), Failure> {
+pub fn run(options: &BenchOptions, add_scripts: AddScripts) -> Result<(), Failure> {
     match &options.action {
-        BenchAction::Run(options) => measure(options),
+        BenchAction::Run(options) => measure(options, add_scripts),
         BenchAction::Suite(options) => suite::run(options),
         BenchAction::Report(options) => report::run(options),
         BenchAction::Clients => crate::clients::process::run(),
@@ -47,13 +48,14 @@ pub fn run(options: &BenchOptions) -> Result<(), Failure> {
 }
 
 /// Measures, and writes any outcome to FILE.
-fn measure(options: &BenchRunOptions) -> Result<(), Failure> {
+fn measure(options: &BenchRunOptions, add_scripts: AddScripts) -> Result<(), Failure> {
     if let Some(path) = &options.json {
         // First, so that no figures of an earlier run survive a run that is killed.
         let unfinished = Failure::new(Code::BenchmarkWrong, "the run has not ended");
         figures::write_json(path, &figures::settings::failed_json(options, &unfinished))?;
     }
-    let result = measurement::run(options).map(|figures| figures.into_json(options));
+    let measured = measurement::run(options, add_scripts);
+    let result = measured.map(|measured| measured.into_json(options));
     if let Some(path) = &options.json {
         let json = match &result {
             Ok(json) => json.clone(),

@@ -2,11 +2,11 @@
 
 use crate::barrier::{Assignment, Order};
 use crate::baseline::Load;
-use crate::center;
 use crate::center::database::Center;
+use crate::center::{self, AddScripts};
 use crate::clients::link::Link;
 use crate::clients::{self, Clients, Round};
-use crate::figures::{CpuTimes, Figures};
+use crate::figures::{CpuTimes, Figures, Measured};
 use crate::final_comparison;
 use crate::interruption::{Ending, Interruption};
 use crate::layout::Layout;
@@ -27,19 +27,34 @@ use terminal::output;
 const UNTIMED: usize = 2;
 
 /// Measures, and removes what was made, also after a failure.
-pub(crate) fn run(options: &BenchRunOptions) -> Result<Figures, Failure> {
+pub(crate) fn run(options: &BenchRunOptions, add_scripts: AddScripts) -> Result<Measured, Failure> {
     let url = Url::parse(&options.consolidated)?;
     // Before anything starts that is to inherit it.
     let processors = options.cpus.map(Processors::restrict).transpose()?;
     let interruption = Interruption::listen(Ending::Kill)?;
-    let steps = Steps::new(options.sets);
-    steps.next("preparing");
-    let mut center = center::create(&url, options.model, options.tables)?;
-    let run = Run { options, steps: &steps, interruption: &interruption, processors };
-    let measured = run.measure(center.as_mut());
-    let removed = center.remove();
-    let figures = interruption.explain(measured)?;
-    removed.map(|()| figures)
+    let once = |own_scripts: Option<&Path>| {
+        let steps = Steps::new(options.sets);
+        steps.next("preparing");
+        let mut center = center::create(&url, options.model, options.tables)?;
+        let processors = processors.as_ref();
+        let scripts = own_scripts.map(|dir| (add_scripts, dir));
+        let interruption = &interruption;
+        let run = Run { options, steps: &steps, interruption, processors, scripts };
+        let measured = run.measure(center.as_mut());
+        let removed = center.remove();
+        let figures = interruption.explain(measured)?;
+        removed.map(|()| figures)
+    };
+    let Some(dir) = options.scripts.as_deref() else {
+        return Ok(Measured { generated: once(None)?, own: None });
+    };
+    // The user's go first, so that their mistakes are told before anything is measured. The second
+    // pair is the other way round: a machine that becomes slower or faster favors neither.
+    let mut own = once(Some(dir))?;
+    let mut generated = once(None)?;
+    generated.add_run(once(None)?);
+    own.add_run(once(Some(dir))?);
+    Ok(Measured { generated, own: Some(own) })
 }
 
 /// What a run needs beside the database.
@@ -47,14 +62,16 @@ struct Run<'a> {
     options: &'a BenchRunOptions,
     steps: &'a Steps,
     interruption: &'a Interruption,
-    processors: Option<Processors>,
+    processors: Option<&'a Processors>,
+    /// The user's, instead of generated ones.
+    scripts: Option<(AddScripts, &'a Path)>,
 }
 
 impl Run<'_> {
     fn measure(&self, center: &mut dyn Center) -> Result<Figures, Failure> {
         let (options, steps) = (self.options, self.steps);
         let layout = layout(options);
-        center::deploy(center, &layout)?;
+        center::deploy(center, &layout, self.scripts)?;
         let mut stage = Stage::set_up(center, self, layout)?;
 
         steps.next("first synchronization");
@@ -82,8 +99,9 @@ impl Run<'_> {
         final_comparison::compare(&layout, &at_clients, &stage.center.checksums()?)?;
         steps.next("measuring the bare database");
         stage.finish(&mut figures)?;
-        if let Some(load) = Load::of(&layout) {
-            figures.baseline = Some(center.baseline(&load, self.processors.as_ref())?);
+        // The user's scripts are compared with generated ones.
+        if let (None, Some(load)) = (self.scripts, Load::of(&layout)) {
+            figures.baseline = Some(center.baseline(&load, self.processors)?);
         }
         figures.database = center.settings()?;
         Ok(figures)
@@ -193,7 +211,7 @@ impl<'a> Stage<'a> {
             server,
             clients,
             _link: link,
-            processors: run.processors.as_ref(),
+            processors: run.processors,
             layout,
             handshake: options.handshake(),
             client_processes: shares.len(),

@@ -61,6 +61,7 @@ Examples:
                      --clients 1000 --rows 1000 --sets 10 --json download.json
   syncline bench run --operation upload-update --conflicts 1 --model order-lines \\
                      --consolidated postgres:///bench
+  syncline bench run --operation upload-insert --consolidated sqlite:bench.db --scripts scripts
 
 FILE is overwritten, also by a run that fails; then it has the reason in `error`.")]
 pub(crate) struct BenchRunOptions {
@@ -162,6 +163,11 @@ pub(crate) struct BenchRunOptions {
     /// [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) cpus: Option<u32>,
+
+    /// Measure with the scripts below this folder too, DIR/VERSION/TABLE/EVENT.sql, beside the
+    /// generated ones [default: generated ones only]
+    #[arg(long, value_name = "DIR", conflicts_with = "server_url")]
+    pub(crate) scripts: Option<PathBuf>,
 
     /// Write the result to this file as one JSON object
     #[arg(long, value_name = "FILE")]

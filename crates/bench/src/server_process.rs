@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::net::IpAddr;
+use std::ops::AddAssign;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
@@ -37,6 +38,14 @@ pub(crate) struct DatabaseCost {
     pub(crate) synchronizations: u64,
     pub(crate) round_trips: u64,
     pub(crate) commits: f64,
+}
+
+impl AddAssign for DatabaseCost {
+    fn add_assign(&mut self, more: DatabaseCost) {
+        self.synchronizations += more.synchronizations;
+        self.round_trips += more.round_trips;
+        self.commits += more.commits;
+    }
 }
 
 impl ServerProcess {

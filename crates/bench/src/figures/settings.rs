@@ -30,6 +30,7 @@ pub(super) fn of(options: &BenchRunOptions, client_processes: usize, database: V
         "cpus": options.cpus,
         "connection_limit": options.connection_limit,
         "retry_delay_s": options.retry_delay,
+        "scripts": options.scripts.as_deref().map(|dir| dir.display().to_string()),
     })
 }
 

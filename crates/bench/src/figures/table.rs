@@ -8,10 +8,6 @@ use terminal::output;
 
 /// Prints the figures for people.
 pub(crate) fn print(options: &BenchRunOptions, json: &Value) -> Result<(), Failure> {
-    let number = |pointer: &str| match json.pointer(pointer) {
-        Some(Value::Number(number)) => grouped(&number.to_string()),
-        _ => "-".to_owned(),
-    };
     let clients = match options.clients_on {
         ClientsOn::Wire => "clients that only speak the protocol",
         ClientsOn::Memory => "clients on SQLite in memory",
@@ -25,12 +21,19 @@ pub(crate) fn print(options: &BenchRunOptions, json: &Value) -> Result<(), Failu
         options.sets
     ))?;
     let mut rows: Vec<Vec<String>> = Vec::new();
-    let mut row = |figure: &str, value: String| rows.push(vec![figure.to_owned(), value]);
-    row("rows per second", number("/rows_per_second"));
-    row("synchronizations per second", number("/syncs_per_second"));
-    row("total server time, s", number("/total_server_time_s"));
+    let own = json.get("own_scripts");
+    let mut row = |figure: &str, pointer: &str| {
+        let mut cells = vec![figure.to_owned(), number(json, pointer)];
+        if let Some(own) = own {
+            cells.extend([number(own, pointer), number(&own["ratio"], pointer)]);
+        }
+        rows.push(cells);
+    };
+    row("rows per second", "/rows_per_second");
+    row("synchronizations per second", "/syncs_per_second");
+    row("total server time, s", "/total_server_time_s");
     for (figure, name) in [("median", "p50"), ("95 %", "p95"), ("99 %", "p99"), ("max", "max")] {
-        row(&format!("latency {figure}, ms"), number(&format!("/latency_ms/{name}")));
+        row(&format!("latency {figure}, ms"), &format!("/latency_ms/{name}"));
     }
     // Where there are few rows or none, the rest is what costs.
     let (key, each) = match options.rows {
@@ -38,36 +41,46 @@ pub(crate) fn print(options: &BenchRunOptions, json: &Value) -> Result<(), Failu
         _ => ("cpu_us_per_row", "row"),
     };
     for process in ["consolidated", "server", "clients"] {
-        let value = number(&format!("/{key}/{process}"));
-        row(&format!("CPU of {process}, µs per {each}"), value);
+        row(&format!("CPU of {process}, µs per {each}"), &format!("/{key}/{process}"));
     }
     match options.rows {
         0 => {
-            row("bytes sent per synchronization", number("/network/sent_bytes_per_sync"));
-            row("bytes received per synchronization", number("/network/received_bytes_per_sync"));
+            row("bytes sent per synchronization", "/network/sent_bytes_per_sync");
+            row("bytes received per synchronization", "/network/received_bytes_per_sync");
         }
-        _ => row("bytes on the network per row", number("/network/bytes_per_row")),
+        _ => row("bytes on the network per row", "/network/bytes_per_row"),
     }
-    row("bare database, rows per second", number("/ceiling/rows_per_second"));
-    row("share of the bare database", number("/ratio_to_ceiling"));
+    row("bare database, rows per second", "/ceiling/rows_per_second");
+    row("share of the bare database", "/ratio_to_ceiling");
     if options.operation == Operation::UploadDelete {
-        row("share of deletes that are logged", number("/ratio_to_tracked_delete"));
+        row("share of deletes that are logged", "/ratio_to_tracked_delete");
     }
     if options.conflicts > 0 {
-        row("conflicts", number("/conflicts"));
+        row("conflicts", "/conflicts");
     }
-    row("round trips per synchronization", number("/database/round_trips_per_sync"));
-    row("commits per synchronization", number("/database/commits_per_sync"));
-    row("peak memory of the server, bytes", number("/peak_server_memory_bytes"));
-    row("retries", number("/retries"));
-    row("errors", number("/errors"));
-    output::table(&["figure", "value"], &rows)?;
+    row("round trips per synchronization", "/database/round_trips_per_sync");
+    row("commits per synchronization", "/database/commits_per_sync");
+    row("peak memory of the server, bytes", "/peak_server_memory_bytes");
+    row("retries", "/retries");
+    row("errors", "/errors");
+    match own {
+        None => output::table(&["figure", "value"], &rows)?,
+        Some(_) => output::table(&["figure", "generated", "own", "own / generated"], &rows)?,
+    }
     if cfg!(debug_assertions) {
         output::warning("this is a debug build: its figures say nothing about a release");
     } else if PROFILE != PUBLISHED_PROFILE {
         output::warning("packages are faster than this build: measure one of `--profile dist`");
     }
     Ok(())
+}
+
+/// The number at a place of the result.
+fn number(json: &Value, pointer: &str) -> String {
+    match json.pointer(pointer) {
+        Some(Value::Number(number)) => grouped(&number.to_string()),
+        _ => "-".to_owned(),
+    }
 }
 
 /// A number with its thousands apart.

@@ -55,19 +55,18 @@ fn encoded(name: &str) -> String {
 /// The sync models, with the scripts that the user wrote.
 pub(crate) fn models(config: &Config) -> Result<Vec<SyncModel>, Failure> {
     let mut models = config.read_models()?;
-    add_to(&mut models, &config.dir)?;
+    let folder = config.dir.join(FOLDER);
+    if folder.is_dir() {
+        add_to(&mut models, &folder)?;
+    }
     Ok(models)
 }
 
-/// Adds the files below `dir` to the models that they are for. A mistake is told by the
+/// Adds the files below a folder to the models that they are for. A mistake is told by the
 /// deployment, together with those inside the files.
-fn add_to(models: &mut [SyncModel], dir: &Path) -> Result<(), Failure> {
-    let folder = dir.join(FOLDER);
-    if !folder.is_dir() {
-        return Ok(());
-    }
+pub(crate) fn add_to(models: &mut [SyncModel], folder: &Path) -> Result<(), Failure> {
     let mut found = Found::default();
-    found.versions(&folder)?;
+    found.versions(folder)?;
     let known = |name: &String| models.iter().any(|model| model.script_version.as_str() == name);
     for version in found.own.keys().filter(|name| !known(name)) {
         let folder = shown(&folder.join(encoded(version)));

@@ -2,6 +2,7 @@
 
 mod run;
 mod scenario;
+mod scripts;
 mod suite;
 mod wire;
 
