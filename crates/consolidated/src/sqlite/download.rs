@@ -135,9 +135,10 @@ impl Download<'_, '_> {
         range: &DownloadRange,
         owed: OwedKeys,
     ) -> Result<(), Unfetched> {
-        if let (true, Some(_), Some((first, last))) =
-            (table.has_generated_cursors(), &range.since, self.request.echo.own(position))
-        {
+        // Only a generated cursor leaves them out by itself.
+        let own = self.request.echo.own(position);
+        let own = own.filter(|_| table.origin(Event::DownloadCursor) == Origin::Generated);
+        if let (Some(_), Some((first, last))) = (&range.since, own) {
             self.batches.count_filtered(last.abs_diff(first) + 1);
         }
         self.batches.begin(Some(owed));

@@ -190,3 +190,43 @@ fn ignored_rows_are_counted_and_stay_at_the_remote() {
         assert!(log.contains("ignored=2") || log.contains("\"ignored\":2"), "{log}");
     }
 }
+
+// A cursor decides what a remote has. Other values of what it names send the table anew, and what is
+// kept stays.
+#[test]
+fn an_own_cursor_decides_which_rows_a_remote_has() {
+    for world in worlds() {
+        world.center_sql("INSERT INTO visit VALUES (3, 'secret', 'office')");
+        let cursor = "SELECT id, note FROM visit WHERE seen_by = {a.1}";
+        write(&world, "v1/visit/download_cursor.sql", cursor);
+        world.syncline.ok(&["deploy"]);
+        let server = world.serve();
+        let sync = |of: &str| {
+            let mut arguments = world.sync_arguments("ann", &server);
+            arguments.extend(["--auth-parameter", of, "--json"].map(str::to_owned));
+            world.syncline.json(&arguments)
+        };
+        let ids = || query(&world.remote("ann"), "SELECT id FROM visit ORDER BY id");
+        sync("center");
+        assert_eq!(ids(), [["1"], ["2"]]);
+        sync("office");
+        assert_eq!(ids(), [["3"]]);
+        // The row that the cursor hides is owed, because the insert of its key is a reject.
+        sql(&world.remote("ann"), "INSERT INTO visit VALUES (1, 'mine'), (8, 'new')");
+        let summary = sync("office");
+        assert_eq!((&summary["rejected"], &summary["uploaded"]["inserts"]), (&json!(1), &json!(2)));
+        assert_eq!(ids(), [["3"], ["8"]]);
+        assert_eq!(sync("office")["rejected"], 0);
+        let model = MODEL.replace("[table.visit]", "[table.visit]\nrefresh = \"keep\"");
+        fs::write(world.path("model.toml"), model).unwrap();
+        world.syncline.ok(&["deploy"]);
+        sync("center");
+        assert_eq!(ids(), [["1"], ["2"], ["3"], ["8"]]);
+        write(&world, "v1/visit/download_cursor.sql", "--{ignore}");
+        fs::write(world.path("model.toml"), MODEL).unwrap();
+        world.syncline.ok(&["deploy"]);
+        world.center_sql("UPDATE visit SET note = 'changed'");
+        assert_eq!(sync("center")["downloaded"]["upserts"], 0);
+        assert_eq!(ids(), [["1"], ["2"], ["3"], ["8"]]);
+    }
+}

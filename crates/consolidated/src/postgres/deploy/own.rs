@@ -8,6 +8,7 @@ use crate::postgres::connect::NO_SEARCH_PATH;
 use crate::postgres::deploy::details::TableDetails;
 use crate::postgres::deploy::own_times::wrong_times;
 use crate::postgres::deploy::plan::Plan;
+use crate::postgres::download::own_cursor;
 use crate::postgres::errors::{Fault, code};
 use crate::postgres::link::line::Signature;
 use crate::postgres::link::{Column, Link};
@@ -85,6 +86,10 @@ fn mistakes_of(
                 let wrong = wrong_columns(script.event, &columns, published, &details.columns);
                 let at = one.place_of(first_word(&statement.sql), &begins);
                 found.extend(wrong.map(|message| Mistake { at, message }));
+                found.extend(
+                    unfit(link, script.event, &statement, published, details)
+                        .map(|message| Mistake { at, message }),
+                );
                 found.extend(wrong_times(
                     link,
                     one,
@@ -116,6 +121,22 @@ fn understood(link: &mut Link, sql: &str) -> Result<Signature, Fault> {
         link.batch(NO_SEARCH_PATH)?;
     }
     understood
+}
+
+/// Why rows cannot be looked up inside of a cursor, if they cannot: it locks or changes rows.
+fn unfit(
+    link: &mut Link,
+    event: Event,
+    cursor: &Statement,
+    table: &PublishedTable,
+    details: &TableDetails,
+) -> Option<String> {
+    if event != Event::DownloadCursor {
+        return None;
+    }
+    let lookup = own_cursor::by_key(cursor, table, &details.columns);
+    let fault = understood(link, &lookup.sql).err()?;
+    fault.db().map(|refusal| format!("it is not only a query: {}", refusal.message()))
 }
 
 /// What is wrong with the columns that a cursor returns, if something is.

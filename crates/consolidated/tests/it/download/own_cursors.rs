@@ -294,6 +294,10 @@ fn a_cursor_that_cannot_be_is_refused() {
             let told = refused(MODEL, &[rows("SELECT id, owner::bytea, words FROM note")]);
             let cast = "it returns owner as bytea: cast it to what the published column is, text";
             assert_eq!(told, [format!("{file}:1:1: {cast}")]);
+            let written = "WITH gone AS (DELETE FROM line RETURNING id)
+                SELECT id, owner, words FROM note";
+            let told = refused(MODEL, &[rows(written)]);
+            assert!(told[0].starts_with(&format!("{file}:1:1: it is not only a query: ")));
         }
         let both = [rows(ONCE), ("line", DownloadCursor, "SELECT id, note, words FROM line")];
         center.deploy_own(child, &both).unwrap();
