@@ -155,15 +155,8 @@ impl Session {
             Parameter::ScriptVersion => Some(self.script_version.as_str()),
             Parameter::Claim(name) => self.claims.get(name).map(String::as_str),
             Parameter::Passed(number) => self.passed.get(*number),
-            Parameter::Watermark
-            | Parameter::WatermarkOf(_)
-            | Parameter::LastDownload
-            | Parameter::LastTableDownload
-            | Parameter::LastUpload
-            | Parameter::UploadedFirst
-            | Parameter::UploadedLast
-            | Parameter::New(_)
-            | Parameter::Old(_) => None,
+            // Of a row, or of the download.
+            _ => None,
         }
     }
 }
