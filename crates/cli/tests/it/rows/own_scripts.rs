@@ -191,8 +191,8 @@ fn ignored_rows_are_counted_and_stay_at_the_remote() {
     }
 }
 
-// A cursor decides what a remote has. Other values of what it names send the table anew, and what is
-// kept stays.
+// A cursor decides what a remote has. Other values of what it names send the table anew, and what
+// is kept stays.
 #[test]
 fn an_own_cursor_decides_which_rows_a_remote_has() {
     for world in worlds() {
@@ -214,7 +214,8 @@ fn an_own_cursor_decides_which_rows_a_remote_has() {
         // The row that the cursor hides is owed, because the insert of its key is a reject.
         sql(&world.remote("ann"), "INSERT INTO visit VALUES (1, 'mine'), (8, 'new')");
         let summary = sync("office");
-        assert_eq!((&summary["rejected"], &summary["uploaded"]["inserts"]), (&json!(1), &json!(2)));
+        let counts = (&summary["rejected"], &summary["uploaded"]["inserts"]);
+        assert_eq!(counts, (&json!(1), &json!(2)));
         assert_eq!(ids(), [["3"], ["8"]]);
         assert_eq!(sync("office")["rejected"], 0);
         let model = MODEL.replace("[table.visit]", "[table.visit]\nrefresh = \"keep\"");
