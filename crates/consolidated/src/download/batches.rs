@@ -9,11 +9,12 @@ use crate::download::Sink;
 use crate::download::owed::{OwedKeys, Page, State};
 use crate::download::range::DownloadRange;
 use crate::download::resume::{self, Upto, Window};
+use crate::script::Event;
 use crate::synchronization::{DownloadBatch, FetchRequest, Fetched};
 use crate::upload::echo::EchoKind;
 use crate::upload::rebase::values;
 use crate::upload::uploaded_row::key_of;
-use model::{Failure, PublishedTable, skip_row};
+use model::{Code, Failure, PublishedTable, RowReader, ValueRef, skip_row};
 use std::borrow::Cow;
 
 /// What the rows of a cursor are.
@@ -26,6 +27,15 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    /// The cursor that returns it. What is owed comes through that of the rows too, where a user
+    /// wrote it.
+    pub(crate) fn event(self) -> Event {
+        match self {
+            Kind::Rows | Kind::Owed => Event::DownloadCursor,
+            Kind::DeletedKeys => Event::DownloadDeleteCursor,
+        }
+    }
+
     fn echoed(self) -> EchoKind {
         match self {
             Kind::DeletedKeys => EchoKind::DeletedKey,
@@ -46,6 +56,8 @@ pub(crate) struct Part {
     pub(crate) refreshed: bool,
     /// Owed rows of the table are sent as its cursor meets them, and only others are looked up.
     pub(crate) meets_owed: bool,
+    /// A user wrote the cursor.
+    pub(crate) own: bool,
     /// Which reading of the table's rows it is; none where the remote is told no positions.
     pub(crate) stretch: Option<Stretch>,
 }
@@ -118,6 +130,10 @@ impl<'a, 's> Batches<'a, 's> {
     ) -> Result<(), Failure> {
         let begin = self.buffer.len();
         write(&mut self.buffer)?;
+        if part.own && is_nobodys(part.kind, table, &self.buffer[begin..])? {
+            self.buffer.truncate(begin);
+            return Ok(());
+        }
         self.sort(part, table, begin)?;
         let (bytes_max, rows_max) = (self.request.batch_bytes, self.request.batch_rows);
         if self.buffer.len() < bytes_max && self.count < rows_max {
@@ -278,6 +294,24 @@ fn is_wanted(owed: &mut OwedKeys, part: Part, key: &[u8]) -> Result<Option<bool>
     })
 }
 
+/// Whether what a user's cursor returns has no key, because a value of it is NULL. Of deleted keys
+/// that is nothing. A row would get a key of its own at each remote, so it is refused.
+fn is_nobodys(kind: Kind, table: &PublishedTable, image: &[u8]) -> Result<bool, Failure> {
+    let key = key_in(table, kind, image)?;
+    let (mut reader, mut is_null) = (RowReader::new(&key), false);
+    for _ in &table.key {
+        is_null |= reader.value()? == ValueRef::Null;
+    }
+    if is_null && kind != Kind::DeletedKeys {
+        let message =
+            format!("download_cursor of table {} returns a row without a key", table.name);
+        return Err(Failure::new(Code::ScriptFailed, message)
+            .table(table.name.as_str())
+            .hint("a column of the key is NULL: leave such rows out"));
+    }
+    Ok(is_null)
+}
+
 /// The key in what a cursor returns.
 fn key_in<'r>(
     table: &PublishedTable,
@@ -302,9 +336,7 @@ mod tests {
     use crate::synchronization::resuming::Resuming;
     use crate::synchronization::{Held, Session};
     use crate::upload::echo::Echo;
-    use model::{
-        Counter, DatabaseId, Direction, RemoteId, ScriptVersion, UserName, ValueRef, write_value,
-    };
+    use model::{Counter, DatabaseId, Direction, RemoteId, ScriptVersion, UserName, write_value};
     use std::sync::Arc;
 
     fn encoded(values: &[i64]) -> Vec<u8> {
@@ -364,7 +396,8 @@ mod tests {
             Ok(())
         };
         let mut batches = Batches::new(&request, &mut sink);
-        let part = |kind| Part { position: 0, kind, refreshed: false, meets_owed, stretch: None };
+        let (refreshed, own) = (false, false);
+        let part = |kind| Part { position: 0, kind, refreshed, meets_owed, own, stretch: None };
         batches.begin(Some(owed));
         let mut take = |kind, rows: &[&[i64]]| {
             for row in rows {

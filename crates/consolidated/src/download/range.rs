@@ -130,6 +130,8 @@ pub(crate) struct DownloadRange<P, S> {
     pub(crate) continued: Option<Continued<S>>,
     /// The cursor of rows runs, and what is owed is sent.
     pub(crate) sends_rows: bool,
+    /// Where the cursor of rows comes from.
+    rows: Origin,
     /// Where the cursor of deleted keys comes from.
     deletes: Origin,
     /// A script wants the whole table to be sent.
@@ -145,6 +147,12 @@ impl<P, S: Clone> DownloadRange<P, S> {
             true => resume::windows(self.continued.as_ref(), self.since.as_ref(), self.ordered),
             false => Vec::new(),
         }
+    }
+
+    /// Whether a user wrote the cursor of this event.
+    pub(crate) fn is_own(&self, event: Event) -> bool {
+        let origin = if event == Event::DownloadCursor { self.rows } else { self.deletes };
+        origin == Origin::Own
     }
 
     /// Which keys have departed that the remote may have.
@@ -332,6 +340,7 @@ impl<P, S> DownloadRange<P, S> {
             continued: None,
             sends_rows: mode != DownloadedTable::None
                 && table.origin(Event::DownloadCursor) != Origin::Ignored,
+            rows: table.origin(Event::DownloadCursor),
             deletes: table.origin(Event::DownloadDeleteCursor),
             is_wanted: false,
             times: Times::default(),

@@ -331,7 +331,10 @@ fn plan<'a>(
         let meets_owed = owed.are_many() || last == Some(position);
         let (session, times) = (request.session, range.times);
         let source = |since| Source { session, since, own_upload, times };
-        let part = |kind| Part { position, kind, refreshed, meets_owed, stretch: None };
+        let part = |kind: Kind| {
+            let own = range.is_own(kind.event());
+            Part { position, kind, refreshed, meets_owed, own, stretch: None }
+        };
         let alone = |event: Event, since, kind: Kind| -> Result<Cursor<'a>, Failure> {
             let statement = Cow::Borrowed(table.required(event)?);
             let (source, part) = (source(since), part(kind));

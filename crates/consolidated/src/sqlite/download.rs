@@ -143,7 +143,10 @@ impl Download<'_, '_> {
         }
         self.batches.begin(Some(owed));
         let refreshed = range.mode == DownloadedTable::Refresh;
-        let part = |kind| Part { position, kind, refreshed, meets_owed: true, stretch: None };
+        let part = |kind: Kind| {
+            let own = range.is_own(kind.event());
+            Part { position, kind, refreshed, meets_owed: true, own, stretch: None }
+        };
         if range.mode != DownloadedTable::None {
             for window in range.windows() {
                 let stretch = Stretch::of(range, &window);
@@ -177,12 +180,7 @@ impl Download<'_, '_> {
             Kind::DeletedKeys => published.key.len(),
             Kind::Rows | Kind::Owed => published.width(),
         };
-        let is_own = table.origin(event) == Origin::Own;
         each(connection, request, table, event, window, part.position, &mut |row| {
-            // No key is NULL: such a row says something else, or nothing.
-            if is_own && part.kind == Kind::DeletedKeys && nulls(row, width)? > 0 {
-                return Ok(ControlFlow::Continue(()));
-            }
             batches.row(part, published, |buffer| {
                 write_row(buffer, row, width)
                     .map_err(|error| script_failed(error, &published.name, event.name()))
@@ -244,20 +242,12 @@ fn wants_all(
     let (event, width) = (Event::DownloadDeleteCursor, table.published.key.len());
     let (window, mut wants) = (Window::all(range.since.clone()), false);
     each(connection, request, table, event, (&window, range.times), position, &mut |row| {
-        wants = nulls(row, width)? == width;
+        let nulls = (0..width).map(|at| Ok(row.get_ref(at)? == ValueRef::Null));
+        let nulls = nulls.collect::<rusqlite::Result<Vec<bool>>>();
+        wants = !nulls.map_err(failed("read what a cursor returns"))?.contains(&false);
         Ok(if wants { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     })?;
     Ok(wants)
-}
-
-/// How many of the first `width` values are NULL.
-fn nulls(row: &Row<'_>, width: usize) -> Result<usize, Failure> {
-    let mut nulls = 0;
-    for at in 0..width {
-        let value = row.get_ref(at).map_err(failed("read what a cursor returns"))?;
-        nulls += usize::from(value == ValueRef::Null);
-    }
-    Ok(nulls)
 }
 
 /// Shows `visit` each row of a cursor, until it has seen enough.

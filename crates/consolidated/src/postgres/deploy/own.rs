@@ -84,12 +84,10 @@ fn mistakes_of(
         let fault = match understood(link, &statement.sql) {
             Ok(Signature { columns, .. }) => {
                 let wrong = wrong_columns(script.event, &columns, published, &details.columns);
+                let wrong =
+                    wrong.or_else(|| unfit(link, script.event, &statement, published, details));
                 let at = one.place_of(first_word(&statement.sql), &begins);
                 found.extend(wrong.map(|message| Mistake { at, message }));
-                found.extend(
-                    unfit(link, script.event, &statement, published, details)
-                        .map(|message| Mistake { at, message }),
-                );
                 found.extend(wrong_times(
                     link,
                     one,
@@ -123,7 +121,7 @@ fn understood(link: &mut Link, sql: &str) -> Result<Signature, Fault> {
     understood
 }
 
-/// Why rows cannot be looked up inside of a cursor, if they cannot: it locks or changes rows.
+/// Why rows cannot be looked up inside of a cursor, if they cannot: it changes rows, for instance.
 fn unfit(
     link: &mut Link,
     event: Event,
@@ -136,7 +134,9 @@ fn unfit(
     }
     let lookup = own_cursor::by_key(cursor, table, &details.columns);
     let fault = understood(link, &lookup.sql).err()?;
-    fault.db().map(|refusal| format!("it is not only a query: {}", refusal.message()))
+    fault.db().map(|refusal| {
+        format!("rows cannot be looked up in it by their keys: {}", refusal.message())
+    })
 }
 
 /// What is wrong with the columns that a cursor returns, if something is.

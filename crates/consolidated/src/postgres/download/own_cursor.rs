@@ -29,19 +29,18 @@ pub(in crate::postgres) fn by_key(
     Statement { set_based: true, ..statement }
 }
 
-/// The keys that `cursor` returns, without those that are none because a value is NULL, and without
-/// further columns.
+/// The keys that `cursor` returns, without further columns.
 pub(in crate::postgres) fn keys(cursor: &Statement, table: &PublishedTable) -> Statement {
     let names = names(table);
-    let present = joined(&names, "IS NOT NULL");
     let (selected, rows) = (names.join(", "), named(cursor, &names));
-    Statement { sql: format!("SELECT {selected} FROM {rows} WHERE {present}"), ..cursor.clone() }
+    Statement { sql: format!("SELECT {selected} FROM {rows}"), ..cursor.clone() }
 }
 
 /// Whether `cursor` returns a row of NULLs.
 pub(in crate::postgres) fn nulls(cursor: &Statement, table: &PublishedTable) -> Statement {
     let names = names(table);
-    let (rows, absent) = (named(cursor, &names), joined(&names, "IS NULL"));
+    let absent: Vec<String> = names.iter().map(|name| format!("{name} IS NULL")).collect();
+    let (rows, absent) = (named(cursor, &names), absent.join(" AND "));
     Statement { sql: format!("SELECT 1 FROM {rows} WHERE {absent} LIMIT 1"), ..cursor.clone() }
 }
 
@@ -51,9 +50,4 @@ fn names(table: &PublishedTable) -> Vec<String> {
 
 fn named(cursor: &Statement, names: &[String]) -> String {
     format!("(\n{}\n) AS syncline_keys ({})", cursor.sql, names.join(", "))
-}
-
-fn joined(names: &[String], test: &str) -> String {
-    let tests: Vec<String> = names.iter().map(|name| format!("{name} {test}")).collect();
-    tests.join(" AND ")
 }

@@ -196,6 +196,21 @@ fn a_row_of_nulls_refreshes_the_table() {
     });
 }
 
+// SQLite at a remote would give it a key of its own, another one each time.
+#[test]
+fn a_row_without_a_key_is_refused() {
+    Backend::each(|backend| {
+        let scripts = [rows("SELECT CAST(NULL AS INTEGER), owner, words FROM note")];
+        let mut center = Center::on(backend, SCHEMA, MODEL);
+        center.deploy_own(MODEL, &scripts).unwrap();
+        let mut remote = Remote::another();
+        let applied = center.upload(&mut remote, &[]).unwrap();
+        let failure = center.try_download(&mut remote, &applied).unwrap_err();
+        assert_eq!(failure.code(), Code::ScriptFailed);
+        assert!(failure.message().contains("a row without a key"), "{}", failure.message());
+    });
+}
+
 // What a remote has just uploaded is not sent back, whoever wrote the script that stored it.
 #[test]
 fn an_own_cursor_returns_uploaded_rows_and_keys_that_are_not_sent() {
@@ -297,7 +312,9 @@ fn a_cursor_that_cannot_be_is_refused() {
             let written = "WITH gone AS (DELETE FROM line RETURNING id)
                 SELECT id, owner, words FROM note";
             let told = refused(MODEL, &[rows(written)]);
-            assert!(told[0].starts_with(&format!("{file}:1:1: it is not only a query: ")));
+            assert!(told[0].starts_with(&format!(
+                "{file}:1:1: rows cannot be looked up in it by their keys: "
+            )));
         }
         let both = [rows(ONCE), ("line", DownloadCursor, "SELECT id, note, words FROM line")];
         center.deploy_own(child, &both).unwrap();
