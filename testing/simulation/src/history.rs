@@ -7,7 +7,9 @@ mod cell;
 mod draw;
 mod fleet;
 mod model;
+mod own;
 mod schema;
+mod scripts;
 mod selection;
 mod step;
 mod story;
@@ -16,6 +18,7 @@ mod write;
 pub use cell::{Cell, Token};
 pub use fleet::{CENTER, REMOTES, REMOTES_MAX, USERS, claims, places};
 pub use model::{Direction, Model, Rows, Rule, Section};
+pub use own::{Cursor, Deletes, Own};
 pub use schema::{Column, Kind, MEMBER, Reference, Role, Schema, Table};
 pub use selection::{Selection, Simplification, read_steps};
 pub use step::{Fault, KINDS, Mode, Place, Step, Trouble};
@@ -29,6 +32,9 @@ const MORE_FROM: u64 = 400_000;
 
 /// From this seed on most downloads are cut, and the tables are larger.
 const CUTS_FROM: u64 = 600_000;
+
+/// From this seed on two of three have scripts of the user's own.
+pub const OWN_FROM: u64 = 800_000;
 
 /// Whether programs at remotes write without a check of foreign keys, which is how SQLite begins.
 pub fn is_unchecked(seed: u64) -> bool {
@@ -82,6 +88,14 @@ impl History {
         for _ in 0..length.rounds {
             steps.extend((0..length.steps).map(|_| draw.step()));
             steps.push(Step::Quiet);
+        }
+        let mut model = model;
+        let later = steps.iter_mut().filter_map(|step| match step {
+            Step::Deploy { model } => Some(model),
+            _ => None,
+        });
+        if seed >= OWN_FROM {
+            Model::draw_own(seed, &schema, std::iter::once(&mut model).chain(later));
         }
         History { seed, model, steps, schema }
     }

@@ -48,6 +48,8 @@ pub struct Oracle {
     clock_moved: bool,
     /// Programs at remotes may break foreign keys.
     unchecked: bool,
+    /// Tables of which uploaded rows were ignored some time: they may differ for ever.
+    differ: BTreeSet<usize>,
 }
 
 /// What is known about a remote.
@@ -101,6 +103,7 @@ impl Oracle {
             restores: 0,
             clock_moved: false,
             unchecked: is_unchecked(history.seed),
+            differ: history.model.ignored().collect(),
         }
     }
 
@@ -167,6 +170,7 @@ impl Oracle {
         match step {
             Step::Deploy { model } => {
                 self.model = model.clone();
+                self.differ.extend(model.ignored());
                 self.books.iter_mut().for_each(|book| book.received = None);
             }
             Step::SetClaims { user, rep } => self.claims[*user] = *rep,

@@ -101,7 +101,12 @@ fn history(steps: Vec<Step>) -> History {
         left_out: None,
     };
     let schema = Schema { tables: vec![table] };
-    History { seed: 1, schema, model: Model { sections: vec![Some(section)] }, steps }
+    History {
+        seed: 1,
+        schema,
+        model: Model { sections: vec![Some(section)], own: Vec::new() },
+        steps,
+    }
 }
 
 fn text(author: usize, number: u64) -> Cell {

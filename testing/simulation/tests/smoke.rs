@@ -1,7 +1,7 @@
 //! Some histories, the same in every run.
 
 use harness::full;
-use simulation::history::{History, Length};
+use simulation::history::{History, Length, OWN_FROM};
 use simulation::run::{Counts, find};
 use simulation::simulated::Simulated;
 use simulation::world::World;
@@ -9,15 +9,18 @@ use simulation::world::World;
 /// The first seeds.
 const SEEDS: u64 = 4;
 const SEEDS_FULL: u64 = 60;
+/// Of those with scripts of the user's own.
+const OWN_SEEDS: u64 = 2;
 const LENGTH: Length = Length { rounds: 2, steps: 40 };
 
 // S1, S2, S3, S4, S5, S6, S7, S8, S11, Trap 6, Trap 13: applications write, connections end or
-// stand still, remotes are killed, copied and restored, the server and the center too, models and
-// claims change. After each step the databases hold what they must.
+// stand still, remotes are killed, copied and restored, the server and the center too, models,
+// scripts of the user's own and claims change. After each step the databases hold what they must.
 #[test]
 fn whatever_happens_in_a_history_all_databases_are_right() {
     let mut counts = Counts::default();
-    for seed in 1..=if full() { SEEDS_FULL } else { SEEDS } {
+    let (seeds, own_seeds) = if full() { (SEEDS_FULL, SEEDS_FULL) } else { (SEEDS, OWN_SEEDS) };
+    for seed in (1..=seeds).chain(OWN_FROM + 1..=OWN_FROM + own_seeds) {
         let history = History::draw(seed, LENGTH);
         let mut story = Vec::new();
         let mut tell = |words: String| story.push(words);

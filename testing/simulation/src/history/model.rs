@@ -1,5 +1,6 @@
 //! Random sync models: what is published, to whom, and who wins.
 
+use super::own::{Cursor, Own};
 use super::schema::{Kind, Role, Schema, Table};
 use harness::Chance;
 
@@ -8,6 +9,8 @@ use harness::Chance;
 pub struct Model {
     /// In the order of the tables.
     pub sections: Vec<Option<Section>>,
+    /// In the same order; those that are missing have none.
+    pub own: Vec<Own>,
 }
 
 /// How one table is published.
@@ -70,7 +73,7 @@ impl Model {
     /// A model by chance.
     pub fn draw(schema: &Schema, chance: &mut Chance) -> Model {
         let sections = schema.tables.iter().map(|table| Some(Section::draw(table, chance)));
-        Model { sections: sections.collect() }.possible(schema)
+        Model { sections: sections.collect(), own: Vec::new() }.possible(schema)
     }
 
     /// The same with something changed.
@@ -120,6 +123,7 @@ impl Model {
             section.may_leave &=
                 section.rows != Rows::Whole && section.direction != Direction::Down;
         }
+        self.without_unknown_parents(schema);
         if self.sections.iter().all(Option::is_none) {
             let at = schema.tables.iter().position(|table| !table.is_gone());
             self.sections[at.unwrap_or(0)] = Some(Section::PLAIN);
@@ -127,12 +131,51 @@ impl Model {
         self
     }
 
+    /// The own scripts of a table.
+    pub fn own(&self, table: usize) -> Own {
+        self.own.get(table).copied().unwrap_or_default()
+    }
+
+    /// The tables of which some uploaded rows are ignored.
+    pub fn ignored(&self) -> impl Iterator<Item = usize> {
+        let all = self.own.iter().enumerate();
+        all.filter(|(_, own)| own.ignored.is_some()).map(|(at, _)| at)
+    }
+
+    /// Without own cursors where a deployment would refuse them: the rows of a table may not follow
+    /// those of a parent with own cursors unless it has some too.
+    fn without_unknown_parents(&mut self, schema: &Schema) {
+        for at in 0..self.own.len() {
+            let mut below = at;
+            while let Some(parent) = self.parent(schema, below).filter(|it| *it != below) {
+                if !self.own[at].has_cursor() {
+                    self.own[parent].cursor = Cursor::Generated;
+                    self.own[parent].delete_cursor = false;
+                }
+                below = parent;
+            }
+        }
+    }
+
+    fn parent(&self, schema: &Schema, at: usize) -> Option<usize> {
+        let section = self.sections[at].as_ref()?;
+        match section.rows {
+            Rows::Parent(number) => Some(schema.tables[at].references[number].parent),
+            _ => None,
+        }
+    }
+
     /// The text of the model file.
     pub fn toml(&self, schema: &Schema) -> String {
         let mut toml = "script_version = \"v1\"\n".to_owned();
-        for (table, section) in schema.tables.iter().zip(&self.sections) {
+        for (at, (table, section)) in schema.tables.iter().zip(&self.sections).enumerate() {
             if let Some(section) = section {
                 toml.push_str(&section.toml(table, schema));
+            }
+            // For people.
+            let own = self.own(at);
+            if section.is_some() && own != Own::default() {
+                toml.push_str(&format!("# {own:?}\n"));
             }
         }
         toml

@@ -2,6 +2,7 @@
 
 use super::History;
 use super::model::{Model, Rule, Section};
+use super::own::Own;
 use super::schema::Role;
 use super::step::Step;
 use std::fmt;
@@ -35,6 +36,8 @@ pub enum Simplification {
     Rows(usize),
     /// Who wins: `t1.rule`.
     Rule(usize),
+    /// Scripts of the user's own: `t1.own`.
+    Own(usize),
 }
 
 impl History {
@@ -53,6 +56,7 @@ impl History {
                 Simplification::Nocase(table),
                 Simplification::Rows(table),
                 Simplification::Rule(table),
+                Simplification::Own(table),
             ]);
         }
         all
@@ -106,17 +110,23 @@ impl History {
             Simplification::Nocase(at) => {
                 self.schema.tables[at].columns.iter_mut().for_each(|it| it.nocase = false);
             }
-            Simplification::Rows(at) => self.in_all_models(at, |section| {
+            Simplification::Rows(at) => self.in_all_sections(at, |section| {
                 section.rows = Section::PLAIN.rows;
             }),
-            Simplification::Rule(at) => self.in_all_models(at, |section| {
+            Simplification::Rule(at) => self.in_all_sections(at, |section| {
                 section.rule = Rule::ConsolidatedWins;
+            }),
+            Simplification::Own(at) => self.in_all_models(|model| {
+                model.own.get_mut(at).into_iter().for_each(|own| *own = Own::default());
             }),
         }
     }
 
-    fn in_all_models(&mut self, at: usize, change: impl Fn(&mut Section)) {
-        let change = |model: &mut Model| model.sections[at].iter_mut().for_each(&change);
+    fn in_all_sections(&mut self, at: usize, change: impl Fn(&mut Section)) {
+        self.in_all_models(|model| model.sections[at].iter_mut().for_each(&change));
+    }
+
+    fn in_all_models(&mut self, change: impl Fn(&mut Model)) {
         change(&mut self.model);
         for step in &mut self.steps {
             if let Step::Deploy { model } = step {
@@ -151,6 +161,7 @@ impl fmt::Display for Simplification {
             Simplification::Nocase(at) => write!(f, "t{at}.nocase"),
             Simplification::Rows(at) => write!(f, "t{at}.rows"),
             Simplification::Rule(at) => write!(f, "t{at}.rule"),
+            Simplification::Own(at) => write!(f, "t{at}.own"),
         }
     }
 }
@@ -171,6 +182,7 @@ impl FromStr for Simplification {
             Some("nocase") => Simplification::Nocase(at),
             Some("rows") => Simplification::Rows(at),
             Some("rule") => Simplification::Rule(at),
+            Some("own") => Simplification::Own(at),
             Some(other) => {
                 let number = other.strip_prefix('r').ok_or_else(unknown)?;
                 Simplification::Reference(at, number.parse().map_err(|_| unknown())?)

@@ -6,7 +6,7 @@
 use super::image::{CenterImage, RemoteImage, Row};
 use super::share::Share;
 use super::verdict::{Verdict, ensure};
-use crate::history::{Cell, Direction, Model, Role, Rule, Schema, Section, Table, Token};
+use crate::history::{Cell, Deletes, Direction, Model, Role, Rule, Schema, Section, Table, Token};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One upload.
@@ -20,6 +20,8 @@ pub(super) struct Upload<'a> {
     pub(super) sent: &'a RemoteImage,
     pub(super) before: &'a CenterImage,
     pub(super) after: &'a CenterImage,
+    /// Tables of which uploaded rows were ignored.
+    pub(super) differ: &'a BTreeSet<usize>,
     /// The key that the row with each mark had at the center last.
     pub(super) homes: &'a BTreeMap<Token, Row>,
     /// Tables with a reject: nothing is certain there, or below.
@@ -36,6 +38,8 @@ impl Upload<'_> {
             let Some(section) = &self.model.sections[at] else { continue };
             let is_certain = section.direction == Direction::Both
                 && !table.is_acted_on()
+                && !self.differ.contains(&at)
+                && self.model.own(at).delete != Deletes::ByKey
                 && !self.rejects.contains(&table.name);
             if is_certain {
                 self.check_table(at, table, section)?;

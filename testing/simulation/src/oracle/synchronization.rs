@@ -6,7 +6,9 @@ use super::rules::Upload;
 use super::share::Share;
 use super::verdict::{Verdict, ensure};
 use super::{HELD, Oracle};
-use crate::history::{Cell, Direction, Fault, Mode, Role, Rows, Step, Token};
+use crate::history::{
+    Cell, Cursor, Deletes, Direction, Fault, Mode, Reference, Role, Rows, Step, Token,
+};
 use crate::world::Outcome;
 use client::Report;
 use model::{Code, Failure};
@@ -146,6 +148,9 @@ impl Oracle {
         let image = &scene.before.remotes[scene.remote];
         let loose = &self.books[scene.remote].loose;
         let uploads = move |table: usize, token: Token| {
+            if self.differ.contains(&table) {
+                return false;
+            }
             let section = self.model.sections[table].as_ref();
             section.is_some_and(|section| match section.direction {
                 // After a restore only a download compares what was uploaded before, also where the
@@ -208,7 +213,9 @@ impl Oracle {
         for (token, (table, column)) in &is.tokens {
             let section = self.model.sections[*table].as_ref();
             let is_uploaded = section.is_some_and(|section| {
-                section.direction == Direction::Up && section.left_out != Some(*column)
+                section.direction == Direction::Up
+                    && section.left_out != Some(*column)
+                    && !self.differ.contains(table)
             });
             // What has just been published was not uploaded.
             let is_received = was.held.get(table) == Some(&true) && was.tokens.contains_key(token);
@@ -252,6 +259,9 @@ impl Oracle {
             }
             // A row may go with its parent: so does the database itself.
             let goes_with_another = self.schema.tables[table].is_acted_on();
+            if self.model.own(table).delete == Deletes::ByKey {
+                continue;
+            }
             if still.contains_key(&token) || book.held.contains(&token) || goes_with_another {
                 continue;
             }
@@ -307,7 +317,8 @@ impl Oracle {
             let mut rejects = was.rejects.iter();
             rejects.any(|it| it.table == *name && [UNFIT, HELD].contains(&it.code))
         };
-        if (0..was.tables.len()).all(|at| was.tables[at] == is.tables[at] || is_kept_back(at)) {
+        let may_differ = |at: usize| is_kept_back(at) || self.differ.contains(&at);
+        if (0..was.tables.len()).all(|at| was.tables[at] == is.tables[at] || may_differ(at)) {
             return Ok(());
         }
         self.holds_exactly_its_share(scene).map_err(|mut violation| {
@@ -357,6 +368,7 @@ impl Oracle {
             sent: &scene.before.remotes[scene.remote],
             before: &scene.before.center,
             after: &scene.after.center,
+            differ: &self.differ,
             homes: &self.known.homes,
             rejects: &rejects.map(|note| note.table.clone()).collect(),
         };
@@ -368,7 +380,7 @@ impl Oracle {
         let deleted = std::mem::take(&mut self.books[scene.remote].deleted);
         let is = &scene.after.center.tokens;
         for (mark, (table, key_here)) in deleted {
-            let published = self.model.sections[table].is_some();
+            let published = self.model.sections[table].is_some() && !self.differ.contains(&table);
             if !is.contains_key(&mark) || !published || self.known.twins.contains(&mark) {
                 continue;
             }
@@ -420,10 +432,14 @@ impl Oracle {
             let has_rows = found.as_ref().is_some_and(|(_, rows)| !rows.is_empty());
             has_rows && !held.contains(&at)
         });
+        let waiting = self.children_without_parents(&share);
         for (at, section) in sections {
             let Some(section) = section.as_ref().filter(|it| it.direction != Direction::Up) else {
                 continue;
             };
+            if self.differ.contains(&at) {
+                continue;
+            }
             let published = section.published(&schema.tables[at]);
             let rows = scene.after.center.tables[at].iter().filter(|row| share.has(at, row));
             let cut = |row: &Row| published.iter().map(|at| row[*at].clone()).collect::<Row>();
@@ -435,7 +451,9 @@ impl Oracle {
                 let mut rejects = image.rejects.iter();
                 rejects.any(|it| it.table == *name && it.code == UNFIT && says_key(it, key))
             };
+            let waits = |row: &Row| waiting.contains(&(at, schema.tables[at].key(row)));
             let missing = expected.difference(&found).filter(|row| !own || !kept_back(row));
+            let missing = missing.filter(|row| !waits(row));
             let missing: Vec<String> = missing.map(shown).collect();
             let mut surplus: Vec<String> = found.difference(&expected).map(shown).collect();
             if own {
@@ -453,6 +471,40 @@ impl Oracle {
             })?;
         }
         Ok(())
+    }
+}
+
+impl Oracle {
+    /// Keys of rows that may wait for a parent, with their tables: where both tables have cursors
+    /// of the user's own, remotes keep the foreign key, and a share may have the child alone.
+    fn children_without_parents<'a>(&self, share: &Share<'a>) -> BTreeSet<(usize, &'a [Cell])> {
+        let (schema, model) = (share.schema, share.model);
+        let has_own = |at: usize| model.own(at).cursor != Cursor::Generated;
+        let rows = |at: usize| share.center.tables[at].iter().filter(move |row| share.has(at, row));
+        let mut waiting = BTreeSet::new();
+        loop {
+            let mut more = Vec::new();
+            for (at, table) in schema.tables.iter().enumerate().filter(|(at, _)| has_own(*at)) {
+                let kept = table.references.iter().filter(|reference| has_own(reference.parent));
+                for Reference { parent, columns, .. } in kept {
+                    let shape = &schema.tables[*parent];
+                    let there = rows(*parent).map(|row| shape.key(row));
+                    let there = there.filter(|key| !waiting.contains(&(*parent, *key)));
+                    let there: BTreeSet<&[Cell]> = there.collect();
+                    let lacks = |row: &&Row| {
+                        let to: Row = columns.iter().map(|at| row[*at].clone()).collect();
+                        let is_set = !to.is_empty() && !to.contains(&Cell::Null);
+                        is_set && !there.contains(to.as_slice())
+                    };
+                    more.extend(rows(at).filter(lacks).map(|row| (at, table.key(row))));
+                }
+            }
+            let before = waiting.len();
+            waiting.extend(more);
+            if waiting.len() == before {
+                return waiting;
+            }
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use super::site::{disk, open_database, random};
 use super::time::Virtual;
 use crate::history::{History, Model, Schema, USERS, claims};
 use crate::vfs::{Disk, Image};
-use consolidated::{Administration, SyncModel, Url, administer_on};
+use consolidated::{Administration, Url, administer_on};
 use harness::Chance;
 use model::{Failure, UserName};
 use server::password::{self, Costs};
@@ -109,9 +109,7 @@ impl Center {
     }
 
     pub(super) fn deploy(&self, model: &Model, schema: &Schema) -> Result<(), Failure> {
-        let model = SyncModel::parse(&model.toml(schema), "model.toml")?;
-        self.administer().deploy(&[model], false)?;
-        Ok(())
+        model.deploy(schema, &mut *self.administer())
     }
 
     pub(super) fn set_claims(&self, user: usize, rep: i64) {

@@ -8,7 +8,7 @@ use crate::history::{
 };
 use client::transport::tcp::Tcp;
 use client::{Components, Conversation, Credential, Remote, Report, Request, Settings};
-use consolidated::{SyncModel, Url, administer};
+use consolidated::{Url, administer};
 use model::{Code, Failure, Random, UserName};
 use rusqlite::Connection;
 use server::password::Costs;
@@ -153,9 +153,7 @@ impl Loopback {
     }
 
     fn deploy(&mut self, model: &Model) -> Result<(), Failure> {
-        let model = SyncModel::parse(&model.toml(&self.schema), "model.toml")?;
-        administer(&self.url)?.deploy(&[model], false)?;
-        Ok(())
+        model.deploy(&self.schema, &mut *administer(&self.url)?)
     }
 
     fn synchronize(&mut self, number: usize, mode: Mode, fault: Fault) -> Outcome {
