@@ -129,8 +129,9 @@ impl ReadLocks {
             let mut text = format!("BEGIN; SET LOCAL statement_timeout = {limit}");
             for statement in table.reads() {
                 let sql = &statement.sql;
+                // A user's cursor may end with a comment.
                 text.push_str(&format!(
-                    "; PREPARE syncline_reads AS {sql}; DEALLOCATE syncline_reads"
+                    "; PREPARE syncline_reads AS {sql}\n; DEALLOCATE syncline_reads"
                 ));
             }
             let answers = link.begin(&[Call::Simple(&text), Call::new(NAMED, &[])]);

@@ -82,6 +82,22 @@ fn an_own_cursor_decides_which_rows_and_values_a_remote_has() {
     });
 }
 
+// What follows the text of a cursor is no part of its last line.
+#[test]
+fn own_cursors_may_end_with_a_comment() {
+    Backend::each(|backend| {
+        let all = rows("SELECT id, owner, words FROM note -- all");
+        let gone = deletes("SELECT id FROM gone -- none");
+        let (mut center, mut remote, first) = center(backend, MODEL, &[all, gone]);
+        assert_eq!(first.upserts.len(), 3);
+        center.foreign("UPDATE note SET words = 'x' WHERE id = 1");
+        let edit = Upload::Update("note", note(1, "ann", "a"), note(1, "ann", "A"));
+        let (applied, download) = center.synchronize(&mut remote, &[edit]);
+        assert_eq!(applied.conflicts, 1);
+        assert!(download.upserts.contains(&sent(&[note(1, "ann", "x")])[0]));
+    });
+}
+
 // OC1: a conflict, and a row that is hidden by then. The generated look-up would send both as the
 // table has them.
 #[test]
