@@ -12,6 +12,7 @@ mod center;
 mod cut;
 mod file;
 mod oracle;
+mod own;
 pub(crate) mod schema;
 pub(crate) mod shape;
 pub(crate) mod shop;
@@ -22,6 +23,7 @@ pub(crate) mod writes;
 
 use center::Backend;
 use harness::full;
+use own::FIRST_OWN_SEED;
 use upheaval::FIRST_SEED;
 use walk::Walk;
 
@@ -31,6 +33,9 @@ const FLEETS_FULL: u64 = 12;
 /// Fleets to which more happens, from this seed on.
 const UPHEAVALS: u64 = 2;
 const UPHEAVALS_FULL: u64 = 8;
+/// Fleets to which as much happens, with scripts of the user's own.
+const OWN: u64 = 1;
+const OWN_FULL: u64 = 8;
 /// Fleets behind these that found something on SQLite once: keys that change while foreign keys are
 /// off, a ring that goes, and a conflict that opened the fence.
 const FOUND: [u64; 3] = [74, 93, 351];
@@ -59,7 +64,10 @@ fn walk(backend: Backend) {
         Backend::Sqlite => (&FOUND, if full() { &FOUND_FULL } else { &[] }),
         Backend::Postgres => (&FOUND_POSTGRES, if full() { &FOUND_POSTGRES_FULL } else { &[] }),
     };
-    for fleet in (1..=fleets / share).chain(upheavals).chain(found.iter().chain(more).copied()) {
+    let own = if full() { OWN_FULL } else { OWN };
+    let own = FIRST_OWN_SEED..FIRST_OWN_SEED + own / share;
+    let drawn = (1..=fleets / share).chain(upheavals).chain(own);
+    for fleet in drawn.chain(found.iter().chain(more).copied()) {
         println!("repeat with SYNCLINE_TEST_SEED={fleet}");
         Walk::new(backend, fleet).go();
     }

@@ -1,7 +1,9 @@
 //! The consolidated database of the walk, as other programs see it.
 
+use super::shop::Shop;
 use consolidated::{Notes, SyncModel, Url, administer};
 use harness::postgres::{Cluster, SUPERUSER};
+use model::Code;
 use rusqlite::Connection;
 use std::time::Duration;
 use tokio::runtime::Runtime;
@@ -114,10 +116,23 @@ impl Center {
         }
     }
 
-    /// Makes the database what the model says.
-    pub(crate) fn deploy(&self, model: &str) {
-        let parsed = SyncModel::parse(model, "model.toml").unwrap();
-        let deployed = administer(&self.url).unwrap().deploy(&[parsed], false);
+    /// Makes the database what the model of the shop says, with the own scripts of its tables.
+    pub(crate) fn deploy(&self, model: &str, shop: &Shop) {
+        let parsed = || SyncModel::parse(model, "model.toml").unwrap();
+        let mut admin = administer(&self.url).unwrap();
+        let mut with_own = parsed();
+        if shop.has_own_scripts() {
+            let planned = admin.planned_scripts(&[parsed()]).unwrap();
+            with_own.own_scripts.extend(shop.files(self.is_sqlite(), &planned));
+        }
+        let models = [with_own];
+        let mut deployed = admin.deploy(&models, false);
+        // A cursor with the text of the model may name what a deployment has to make first.
+        if deployed.as_ref().is_err_and(|it| it.code() == Code::ScriptInvalid) {
+            assert!(!self.is_sqlite(), "{deployed:?}");
+            admin.deploy(&[parsed()], false).unwrap();
+            deployed = admin.deploy(&models, false);
+        }
         deployed.unwrap_or_else(|failure| panic!("{failure:?} for {model}"));
     }
 

@@ -1,5 +1,6 @@
 //! The tables of the walk: their present names, what is published, and which remote receives what.
 
+use super::own::Own;
 use super::shape::{Kind, Measure, Part, SPECS, Shape, Text, actions};
 use harness::Chance;
 use std::collections::BTreeSet;
@@ -19,6 +20,7 @@ pub(crate) struct Table {
     rule: Rule,
     /// The actions of its foreign key.
     actions: String,
+    pub(crate) own: Own,
 }
 
 /// Who wins where two have changed a row.
@@ -58,6 +60,7 @@ impl Shop {
                 published: true,
                 rule: Rule::Named(rule),
                 actions: actions(spec, chance),
+                own: Own::default(),
             });
         }
         let [name, person, project] = ["member", "person", "project"].map(str::to_owned);

@@ -53,12 +53,13 @@ impl Walk {
         if let Some(upheaval) = &mut upheaval {
             shop.add_measures(&mut upheaval.chance);
         }
+        shop.add_own_scripts(seed);
         let create = shop.create();
         println!("{create}");
         let center = Center::new(backend, &create);
         let model = shop.model();
         println!("{model}");
-        center.deploy(&model);
+        center.deploy(&model, &shop);
         let mut folder = tempfile::tempdir().unwrap();
         if std::env::var_os("SYNCLINE_TEST_KEEP").is_some() {
             folder.disable_cleanup(true);
@@ -255,7 +256,7 @@ impl Walk {
     pub(crate) fn deploy(&mut self) {
         let model = self.shop.model();
         println!("deploy: {}", model.replace('\n', "; "));
-        self.center.deploy(&model);
+        self.center.deploy(&model, &self.shop);
     }
 
     /// Everything is published, and each remote synchronizes twice.
