@@ -102,7 +102,7 @@ fn mistakes_of(
         let Some(refusal) = fault.db().filter(|refusal| is_mistake(refusal)) else {
             return Err(fault.failure(format_args!("understand {}", script.event)));
         };
-        if moment == Moment::Before && may_be_ours(refusal) {
+        if moment == Moment::Before && may_be_ours(&statement.sql, refusal) {
             continue;
         }
         let at = one.place_of(place_in(&statement.sql, refusal), &begins);
@@ -183,9 +183,10 @@ fn is_mistake(refusal: &Refusal) -> bool {
     refusal.state().starts_with("42") || code(refusal.state()) == Code::ScriptFailed
 }
 
-/// Whether it is about something of ours that is not there: a schema, a table or a column.
-fn may_be_ours(refusal: &Refusal) -> bool {
-    matches!(refusal.state(), "3F000" | "42P01" | "42703") && refusal.message().contains("syncline")
+/// Whether it is about something of ours that is not there: a schema, a table or a column. A column
+/// of a log has no name of ours.
+fn may_be_ours(sql: &str, refusal: &Refusal) -> bool {
+    matches!(refusal.state(), "3F000" | "42P01" | "42703") && sql.contains("syncline")
 }
 
 /// The position of a refusal in the statement, in bytes; its first word where the database names

@@ -98,6 +98,26 @@ fn own_cursors_may_end_with_a_comment() {
     });
 }
 
+// The log of a table gets a column with the deployment whose cursor names it.
+#[test]
+fn a_cursor_may_name_what_the_same_deployment_makes() {
+    Backend::each(|backend| {
+        let model = "[table.note]\npartition = \"owner = {u.owner}\"";
+        let other = Center::on(backend, SCHEMA, model);
+        let made = administer(&other.url).unwrap().scripts().unwrap();
+        let mut made = made.iter().filter(|script| script.event == DownloadDeleteCursor);
+        let text = format!("{} -- own", made.next().unwrap().script);
+        let mut center = Center::on(backend, SCHEMA, MODEL);
+        center.deploy_own(model, &[deletes(&text)]).unwrap();
+        let mut remote = Remote::another();
+        remote.claims.insert("owner".into(), "ann".into());
+        assert_eq!(again(&mut center, &mut remote).upserts.len(), 2);
+        center.foreign("UPDATE note SET owner = 'ben' WHERE id = 2");
+        let left = again(&mut center, &mut remote);
+        assert_eq!((left.modes, left.deletes.len()), (vec![Changes], 1));
+    });
+}
+
 // OC1: a conflict, and a row that is hidden by then. The generated look-up would send both as the
 // table has them.
 #[test]
