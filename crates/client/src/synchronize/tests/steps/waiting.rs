@@ -32,6 +32,13 @@ impl Talk {
 
     /// The same over such a transport.
     fn connected(sql: &str, look_ms: u64, how: Event<'_>) -> Talk {
+        let (mut talk, hello) = Talk::begun(sql, look_ms, how);
+        talk.transport.send(&hello).unwrap();
+        talk
+    }
+
+    /// With a Hello that has not left.
+    fn begun(sql: &str, look_ms: u64, how: Event<'_>) -> (Talk, Vec<u8>) {
         let center = center();
         // Every answer is one message.
         center.proxy.beat(false);
@@ -45,6 +52,13 @@ impl Talk {
         let mut talk = Talk { site, center, clock, conversation, transport };
         assert!(matches!(talk.step(Event::Tick), Ok(Next::Connect { .. })));
         let Ok(Next::Send(hello)) = talk.step(how) else { panic!("no Hello") };
+        (talk, hello)
+    }
+
+    /// A center that wants to know what was applied. It may answer as soon as Hello has left.
+    fn awaited(how: Event<'_>) -> Talk {
+        let (mut talk, hello) = Talk::begun(SMALL, 0, how);
+        talk.center.proxy.forge(wants_to_know);
         talk.transport.send(&hello).unwrap();
         talk
     }
@@ -294,8 +308,7 @@ fn nothing_is_awaited_behind_a_download_that_is_acknowledged() {
     let reset = || Failure::new(Code::PeerSilent, "reset");
     let ends = [Event::Sent, Event::Unsent(broken()), Event::Closed, Event::Lost(reset())];
     for end in ends.into_iter().map(Some).chain([None]) {
-        let mut talk = Talk::greeted(SMALL, 0);
-        talk.center.proxy.forge(wants_to_know);
+        let mut talk = Talk::awaited(Event::Connected);
         let Ok(Next::Send(said)) = talk.heard_to_the_end() else { panic!("it says nothing") };
         let counter = talk.site.rows("SELECT value FROM syncline_state WHERE name = 'counter'");
         let acknowledgement = Acknowledgement { counter: Counter(counter[0].parse().unwrap()) };
@@ -319,8 +332,7 @@ fn nothing_is_awaited_behind_a_download_that_is_acknowledged() {
 // What has one answer to all that is sent has no way back, even if a server believes so.
 #[test]
 fn nothing_is_said_behind_the_answer_of_a_transport_that_has_one() {
-    let mut talk = Talk::connected(SMALL, 0, Event::ConnectedHalfDuplex);
-    talk.center.proxy.forge(wants_to_know);
+    let mut talk = Talk::awaited(Event::ConnectedHalfDuplex);
     let last = talk.heard_to_the_end();
     assert!(matches!(last, Ok(Next::Done(_))), "{last:?}");
     talk.center.proxy.forge(|_, _| {});
