@@ -143,6 +143,7 @@ fn a_prepared_transaction_is_not_missed() {
 
 /// Transactions that commit at random moments.
 struct Writers {
+    seed: u64,
     chance: Chance,
     open: Vec<(PsqlSession, Option<String>)>,
     /// What was written by transactions that are committed.
@@ -159,7 +160,7 @@ impl Writers {
                 session.sql(&format!(
                     "BEGIN; INSERT INTO visit (id, words, active) VALUES ({id}, '', true)"
                 ));
-                let name = (self.chance.below(2) == 0).then(|| format!("times {id}"));
+                let name = (self.chance.below(2) == 0).then(|| format!("times {} {id}", self.seed));
                 if let Some(name) = &name {
                     session.sql(&format!("PREPARE TRANSACTION '{name}'"));
                 }
@@ -169,7 +170,7 @@ impl Writers {
                 let at = self.chance.below(self.open.len() as u64) as usize;
                 self.commit(at);
             }
-            _ => std::thread::sleep(std::time::Duration::from_millis(self.chance.below(400))),
+            _ => std::thread::sleep(std::time::Duration::from_millis(self.chance.below(1200))),
         }
     }
 
@@ -185,34 +186,46 @@ impl Writers {
 // DT1, DT2, against what a remote would miss that asked since its own last download.
 #[test]
 fn transactions_that_commit_at_random_moments_are_not_missed() {
-    let mut missed = 0;
-    for seed in 0..if full() { 200 } else { 10 } {
-        let (database, mut center, mut remote) = ready();
-        database.sql("TRUNCATE visit");
-        let mut writers = Writers { chance: Chance::from_seed(seed), open: Vec::new(), written: 0 };
-        let (mut received, mut naive) = (BTreeSet::new(), BTreeSet::new());
-        let mut since = "1900-01-01".to_owned();
-        let mut download = |received: &mut BTreeSet<i64>| {
-            received.extend(ids(&again(&mut center, &mut remote)));
-            let seen = format!("SELECT id FROM visit WHERE stamped >= '{since}'");
-            naive.extend(database.query(&seen).iter().map(|row| row[0].parse::<i64>().unwrap()));
-            since = database.text("SELECT now()").trim().to_owned();
-        };
-        for _ in 0..12 {
-            writers.step(&database);
-            if writers.chance.below(3) == 0 {
-                download(&mut received);
-            }
+    // Most of the time they wait, so some go on at the same time.
+    const TOGETHER: u64 = 10;
+    let missed = (0..if full() { 20 } else { 1 }).map(|turn| {
+        std::thread::scope(|scope| {
+            let seeds = turn * TOGETHER..(turn + 1) * TOGETHER;
+            let all: Vec<_> = seeds.map(|seed| scope.spawn(move || missed_naively(seed))).collect();
+            all.into_iter().map(|one| one.join().unwrap()).sum::<usize>()
+        })
+    });
+    assert!(missed.sum::<usize>() > 0, "no transaction was open during a download");
+}
+
+/// Writes and downloads at random; all must arrive. Returns what does not if one asks for what was
+/// stamped since the last download.
+fn missed_naively(seed: u64) -> usize {
+    let (database, mut center, mut remote) = ready();
+    database.sql("TRUNCATE visit");
+    let chance = Chance::from_seed(seed);
+    let mut writers = Writers { seed, chance, open: Vec::new(), written: 0 };
+    let (mut received, mut naive) = (BTreeSet::new(), BTreeSet::new());
+    let mut since = "1900-01-01".to_owned();
+    let mut download = |received: &mut BTreeSet<i64>| {
+        received.extend(ids(&again(&mut center, &mut remote)));
+        let seen = format!("SELECT id FROM visit WHERE stamped >= '{since}'");
+        naive.extend(database.query(&seen).iter().map(|row| row[0].parse::<i64>().unwrap()));
+        since = database.text("SELECT now()").trim().to_owned();
+    };
+    for _ in 0..20 {
+        writers.step(&database);
+        if writers.chance.below(3) == 0 {
+            download(&mut received);
         }
-        while !writers.open.is_empty() {
-            writers.commit(0);
-        }
-        download(&mut received);
-        let all: BTreeSet<i64> = (11..11 + writers.written).collect();
-        assert_eq!(received, all, "seed {seed}");
-        missed += all.difference(&naive).count();
     }
-    assert!(missed > 0, "no transaction was open during a download");
+    while !writers.open.is_empty() {
+        writers.commit(0);
+    }
+    download(&mut received);
+    let all: BTreeSet<i64> = (11..11 + writers.written).collect();
+    assert_eq!(received, all, "seed {seed}");
+    all.difference(&naive).count()
 }
 
 #[test]
