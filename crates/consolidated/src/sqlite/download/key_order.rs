@@ -35,7 +35,7 @@ pub(super) fn sql<'s>(
     if !window.ordered {
         return Cow::Borrowed(&script.sql);
     }
-    let columns: Vec<String> = (0..table.width()).map(|at| ident(&format!("c{at}"))).collect();
+    let columns = columns(table);
     // A sign takes the type of its column from an operand.
     let key = |form: &dyn Fn(&str) -> String| {
         let key = table.key.iter().map(|at| form(&columns[usize::from(*at)]));
@@ -58,12 +58,20 @@ pub(super) fn sql<'s>(
         true => String::new(),
         false => format!("WHERE {}\n", bounds.join(" AND ")),
     };
-    Cow::Owned(format!(
-        "WITH syncline_rows ({}) AS (\n{}\n)\nSELECT * FROM syncline_rows\n{bounds}ORDER BY {}",
-        columns.join(", "),
-        script.sql,
-        key(&|column| format!("{column} COLLATE BINARY")),
-    ))
+    let order = key(&|column| format!("{column} COLLATE BINARY"));
+    Cow::Owned(format!("{}\n{bounds}ORDER BY {order}", rows(script, &columns)))
+}
+
+/// What [`rows`] calls the columns of a table.
+pub(super) fn columns(table: &PublishedTable) -> Vec<String> {
+    (0..table.width()).map(|at| ident(&format!("c{at}"))).collect()
+}
+
+/// A statement that selects what a cursor returns, with these names for its columns. Conditions and
+/// an order may follow.
+pub(super) fn rows(cursor: &Script, columns: &[String]) -> String {
+    let (columns, sql) = (columns.join(", "), &cursor.sql);
+    format!("WITH syncline_rows ({columns}) AS (\n{sql}\n)\nSELECT * FROM syncline_rows")
 }
 
 /// Binds the keys between which the window lies.

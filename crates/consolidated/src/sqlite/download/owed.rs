@@ -5,6 +5,7 @@ use crate::download::own::Origin;
 use crate::download::range::DownloadTable;
 use crate::script::{Event, Parameter, Script};
 use crate::sqlite::details::CatalogTable;
+use crate::sqlite::download::key_order;
 use crate::sqlite::errors::{failed, row_fault, script_failed};
 use crate::sqlite::values::{Bind, bind_sessions, write_row};
 use crate::synchronization::{FetchRequest, Session};
@@ -143,18 +144,14 @@ impl<'c> Lookup<'c> {
 /// Looks a row up as the own cursor of the table returns it (OC1).
 fn by_key(table: &CatalogTable) -> Result<Script, Failure> {
     let (cursor, published) = (table.required(Event::DownloadCursor)?, &table.published);
-    let mut parameters = cursor.parameters.clone();
+    let (columns, mut parameters) = (key_order::columns(published), cursor.parameters.clone());
     let equal = published.key.iter().map(|at| {
-        parameters.push(Parameter::New(usize::from(*at)));
-        format!("c{at} = ?{}", parameters.len())
+        let column = usize::from(*at);
+        parameters.push(Parameter::New(column));
+        format!("{} = ?{}", columns[column], parameters.len())
     });
     let equal = equal.collect::<Vec<_>>().join(" AND ");
-    let columns: Vec<String> = (0..published.width()).map(|at| format!("c{at}")).collect();
-    let sql = format!(
-        "WITH syncline_rows ({}) AS (\n{}\n)\nSELECT * FROM syncline_rows WHERE {equal}",
-        columns.join(", "),
-        cursor.sql
-    );
+    let sql = format!("{} WHERE {equal}", key_order::rows(cursor, &columns));
     Ok(Script { sql, parameters, ..Script::default() })
 }
 
