@@ -12,6 +12,7 @@ mod lexer;
 pub(crate) mod own;
 mod parameter;
 
+pub(crate) use event::CURSORS;
 pub use event::Event;
 pub(crate) use parameter::{Parameter, Relation, claim};
 

@@ -5,7 +5,7 @@
 
 use super::schema::{Schema, TablePlanner};
 use crate::digest::digest;
-use crate::script::{Event, Mistake, Script, own};
+use crate::script::{CURSORS, Event, Mistake, Script, own};
 use crate::selection::Rows;
 use crate::sync_model::{ConflictRule, ScriptFile};
 use model::{Code, Failure, PublishedTable};
@@ -51,20 +51,29 @@ impl TableScript {
     }
 }
 
+/// Positions of the columns that a script of the event returns; none of one that is no cursor.
+pub(crate) fn returned(event: Event, table: &PublishedTable) -> Vec<usize> {
+    match event {
+        Event::DownloadCursor => (0..table.width()).collect(),
+        Event::DownloadDeleteCursor => table.key.iter().map(|at| usize::from(*at)).collect(),
+        _ => Vec::new(),
+    }
+}
+
 /// What is wrong with the number of columns that a cursor returns, if that is.
 pub(crate) fn wrong_width(event: Event, table: &PublishedTable, found: usize) -> Option<String> {
-    let (wanted, what): (Vec<&str>, _) = match event {
-        Event::DownloadCursor => (table.columns.iter().map(String::as_str).collect(), "published"),
-        Event::DownloadDeleteCursor => {
-            let key = table.key.iter().map(|at| table.columns[usize::from(*at)].as_str());
-            (key.collect(), "key")
-        }
-        _ => return None,
+    if event.is_upload() {
+        return None;
+    }
+    let wanted = returned(event, table);
+    let (what, may_have_more) = match event {
+        Event::DownloadDeleteCursor => ("key", true),
+        _ => ("published", false),
     };
-    let may_have_more = event == Event::DownloadDeleteCursor;
     let fits = found == wanted.len() || may_have_more && found > wanted.len();
-    let wanted = wanted.join(", ");
-    (!fits).then(|| format!("it returns {found} columns; the {what} columns are {wanted}"))
+    let names: Vec<&str> = wanted.iter().map(|at| table.columns[*at].as_str()).collect();
+    let names = names.join(", ");
+    (!fits).then(|| format!("it returns {found} columns; the {what} columns are {names}"))
 }
 
 /// How the first line of an exported script begins. The digest of the generated text follows.
@@ -194,8 +203,7 @@ impl<S: Schema> TablePlanner<'_, S> {
     }
 
     fn has_own_cursor(&self, table: &str) -> bool {
-        let cursors = [Event::DownloadCursor, Event::DownloadDeleteCursor];
-        cursors.into_iter().any(|event| self.has_own(table, event))
+        CURSORS.into_iter().any(|event| self.has_own(table, event))
     }
 
     /// Why the rows of the table cannot follow those of a parent, if they cannot: which rows of the

@@ -81,7 +81,7 @@ impl<'a, 's> OwedEntries<'a, 's> {
     ) -> OwedEntries<'a, 's> {
         OwedEntries {
             tables: ranges.iter().map(|_| OwedKeys::within(spills)).collect(),
-            are_sent: ranges.iter().map(|range| range.sends_rows).collect(),
+            are_sent: ranges.iter().map(|range| range.sends_rows()).collect(),
             settled: settled.unwrap_or(Counter(0)),
             row_bytes_max: request.row_bytes_max,
             sink,

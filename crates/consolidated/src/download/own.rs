@@ -7,15 +7,12 @@
 //!     as a new one would: everything that the cursor returns from the beginning.
 
 use crate::digest;
-use crate::script::{Event, Parameter, Script};
+use crate::script::{CURSORS, Event, Parameter, Script};
 use crate::synchronization::Session;
 use std::collections::BTreeMap;
 
 /// The scripts of a table.
 type Scripts = BTreeMap<Event, Script>;
-
-/// The cursors of a download.
-const CURSORS: [Event; 2] = [Event::DownloadCursor, Event::DownloadDeleteCursor];
 
 /// Where a cursor comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

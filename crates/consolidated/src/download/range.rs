@@ -6,7 +6,7 @@ use crate::download::own::{self, Origin};
 use crate::download::resume::{self, Continued, Seal, Window};
 use crate::download::time::{NEVER, Time, Times};
 use crate::identity::Void;
-use crate::script::{Event, Script};
+use crate::script::{CURSORS, Event, Script};
 use crate::synchronization::resuming::TableToken;
 use crate::synchronization::{
     DownloadBatch, DownloadedTable, FetchRequest, Session, TableMark, UploadRequest,
@@ -99,20 +99,9 @@ pub(crate) trait DownloadTable {
 
     /// No download takes rows away only because they do not arrive.
     fn is_never_refreshed(&self) -> bool {
-        let cursors = [Event::DownloadCursor, Event::DownloadDeleteCursor];
         self.is_kept_by_refresh()
-            || cursors.iter().any(|event| self.origin(*event) == Origin::Ignored)
+            || CURSORS.into_iter().any(|event| self.origin(event) == Origin::Ignored)
     }
-}
-
-/// What the cursor for deleted keys is asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Deletes<S> {
-    /// It does not run: there is none, or the remote lets go of what does not arrive.
-    Nothing,
-    Since(S),
-    /// A user wrote it, and nothing was sent yet.
-    All,
 }
 
 /// What of a table is sent, and up to where it is complete then.
@@ -128,8 +117,6 @@ pub(crate) struct DownloadRange<P, S> {
     ordered: bool,
     /// What the remote keeps of the table, if that counts.
     pub(crate) continued: Option<Continued<S>>,
-    /// The cursor of rows runs, and what is owed is sent.
-    pub(crate) sends_rows: bool,
     /// Where the cursor of rows comes from.
     rows: Origin,
     /// Where the cursor of deleted keys comes from.
@@ -143,7 +130,7 @@ pub(crate) struct DownloadRange<P, S> {
 impl<P, S: Clone> DownloadRange<P, S> {
     /// The readings of the table's rows.
     pub(crate) fn windows(&self) -> Vec<Window<S>> {
-        match self.sends_rows {
+        match self.sends_rows() {
             true => resume::windows(self.continued.as_ref(), self.since.as_ref(), self.ordered),
             false => Vec::new(),
         }
@@ -155,15 +142,18 @@ impl<P, S: Clone> DownloadRange<P, S> {
         origin == Origin::Own
     }
 
-    /// Which keys have departed that the remote may have.
-    pub(crate) fn deletes(&self) -> Deletes<&S> {
+    /// Since when keys have departed that the remote may have: without a value all that the cursor
+    /// of deleted keys returns. None where it does not run, because there is none, or because the
+    /// remote lets go of what does not arrive.
+    pub(crate) fn deletes(&self) -> Option<Option<&S>> {
         let kept = self.continued.as_ref().map(|continued| &continued.departed);
-        match (self.deletes, kept.or(self.since.as_ref())) {
-            (Origin::Ignored | Origin::Missing, _) => Deletes::Nothing,
-            (Origin::Generated | Origin::Own, Some(since)) => Deletes::Since(since),
-            (Origin::Own, None) if self.mode == DownloadedTable::Changes => Deletes::All,
-            (Origin::Generated | Origin::Own, None) => Deletes::Nothing,
-        }
+        let since = kept.or(self.since.as_ref());
+        let runs = match self.deletes {
+            Origin::Ignored | Origin::Missing => false,
+            Origin::Generated => since.is_some(),
+            Origin::Own => since.is_some() || self.mode == DownloadedTable::Changes,
+        };
+        runs.then_some(since)
     }
 }
 
@@ -338,13 +328,16 @@ impl<P, S> DownloadRange<P, S> {
             token: None,
             ordered: false,
             continued: None,
-            sends_rows: mode != DownloadedTable::None
-                && table.origin(Event::DownloadCursor) != Origin::Ignored,
             rows: table.origin(Event::DownloadCursor),
             deletes: table.origin(Event::DownloadDeleteCursor),
             is_wanted: false,
             times: Times::default(),
         }
+    }
+
+    /// Whether the cursor of rows runs, and what is owed is sent.
+    pub(crate) fn sends_rows(&self) -> bool {
+        self.mode != DownloadedTable::None && self.rows != Origin::Ignored
     }
 
     /// Whether the remote is told how far the rows of the table have been sent.

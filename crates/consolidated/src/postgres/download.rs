@@ -30,7 +30,6 @@ pub(super) mod withhold;
 
 use crate::download::batches::{Kind, Part, Stretch};
 use crate::download::owed::{OwedEntries, OwedKeys, Page};
-use crate::download::range::Deletes;
 use crate::download::resume::Window;
 use crate::download::{self, Sink, range};
 use crate::identity::Void;
@@ -350,10 +349,9 @@ fn plan<'a>(
         }
         let deleted = |since| alone(Event::DownloadDeleteCursor, since, Kind::DeletedKeys);
         match range.deletes() {
-            Deletes::Since(since) if departures.is_about(table, since, own_upload) => {}
-            Deletes::Since(since) => cursors.push(deleted(Some(since))?),
-            Deletes::All => cursors.push(deleted(None)?),
-            Deletes::Nothing => {}
+            Some(Some(since)) if departures.is_about(table, since, own_upload) => {}
+            Some(since) => cursors.push(deleted(since)?),
+            None => {}
         }
         if !owed.is_empty() {
             let (event, statement) = table.lookup()?;

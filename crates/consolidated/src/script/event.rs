@@ -25,6 +25,9 @@ pub enum Event {
     DownloadDeleteCursor,
 }
 
+/// The events of a download.
+pub(crate) const CURSORS: [Event; 2] = [Event::DownloadCursor, Event::DownloadDeleteCursor];
+
 /// The part of a synchronization that an event belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {

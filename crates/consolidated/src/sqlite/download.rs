@@ -16,7 +16,7 @@ use super::details::{CatalogTable, logs_of};
 use crate::download::batches::{Batches, Kind, Part, Stretch};
 use crate::download::owed::{OwedEntries, OwedKeys};
 use crate::download::own::Origin;
-use crate::download::range::{Deletes, DownloadTable};
+use crate::download::range::DownloadTable;
 use crate::download::resume::Window;
 use crate::download::time::Times;
 use crate::download::{self, Sink, range};
@@ -153,13 +153,8 @@ impl Download<'_, '_> {
                 let part = Part { stretch, ..part(Kind::Rows) };
                 self.cursor(table, Event::DownloadCursor, (&window, range.times), part)?;
             }
-            let since = match range.deletes() {
-                Deletes::Nothing => None,
-                Deletes::Since(since) => Some(Some(since.clone())),
-                Deletes::All => Some(None),
-            };
-            if let Some(since) = since {
-                let (event, window) = (Event::DownloadDeleteCursor, Window::all(since));
+            if let Some(since) = range.deletes() {
+                let (event, window) = (Event::DownloadDeleteCursor, Window::all(since.cloned()));
                 self.cursor(table, event, (&window, range.times), part(Kind::DeletedKeys))?;
             }
         }

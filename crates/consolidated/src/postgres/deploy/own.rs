@@ -3,7 +3,7 @@
 //! What it does not understand is a mistake in a file, with its line and column. All of them are
 //! told at once, before anything is changed.
 
-use crate::deploy::own::{TableScript, refused, wrong_width};
+use crate::deploy::own::{TableScript, refused, returned, wrong_width};
 use crate::postgres::connect::NO_SEARCH_PATH;
 use crate::postgres::deploy::details::TableDetails;
 use crate::postgres::deploy::own_times::wrong_times;
@@ -142,23 +142,17 @@ fn unfit(
 /// What is wrong with the columns that a cursor returns, if something is.
 fn wrong_columns(
     event: Event,
-    returned: &[Column],
+    found: &[Column],
     table: &PublishedTable,
     types: &[ColumnType],
 ) -> Option<String> {
-    if event.is_upload() {
-        return None;
-    }
-    if let Some(wrong) = wrong_width(event, table, returned.len()) {
+    if let Some(wrong) = wrong_width(event, table, found.len()) {
         return Some(wrong);
     }
-    let wanted: Vec<usize> = match event {
-        Event::DownloadDeleteCursor => table.key.iter().map(|at| usize::from(*at)).collect(),
-        _ => (0..table.width()).collect(),
-    };
-    let mut pairs = wanted.iter().map(|at| &types[*at]).zip(returned);
-    let (wanted, returned) = pairs.find(|(wanted, returned)| !wanted.takes(&returned.type_))?;
-    let (name, found) = (&returned.name, returned.type_.name());
+    let wanted = returned(event, table);
+    let mut pairs = wanted.iter().map(|at| &types[*at]).zip(found);
+    let (wanted, found) = pairs.find(|(wanted, found)| !wanted.takes(&found.type_))?;
+    let (name, found) = (&found.name, found.type_.name());
     Some(format!(
         "it returns {name} as {found}: cast it to what the published column is, {}",
         wanted.cast
