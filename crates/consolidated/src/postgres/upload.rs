@@ -193,7 +193,7 @@ pub(super) fn finish(
     let remade = upload.tables.iter().any(|table| table.deployed.details.remade);
     if remade && request.progress != request.previous {
         let counter = next_watermark(request, &remote);
-        made::note(link, upload.of(&remote), &record, counter).map_err(Stop::into_failure)?;
+        made::note(link, upload.of(&remote), &mut record, counter).map_err(Stop::into_failure)?;
     }
     let own = commit(link, upload, &remote, locked.owed, &record)?;
     if record.undigested && request.download_follows {

@@ -78,11 +78,13 @@ impl Made {
         self.made.push(image_digest(made).to_vec());
     }
 
-    /// Adds those rows of one table that are not stored as they were sent.
+    /// Adds those rows of one table that are not stored as they were sent, and owes those that are
+    /// not stored under their keys.
     fn compare(
         &mut self,
         isolation: &mut Isolation<'_, '_>,
         group: Option<Group>,
+        record: &mut UploadRecord,
     ) -> Result<(), Stop> {
         let Some(Group { table, change, rows: images }) = group else { return Ok(()) };
         let stored = match isolation.fetch(table, change, &images) {
@@ -92,9 +94,12 @@ impl Made {
         };
         let published = &isolation.table(table).deployed.published;
         for image in &images {
-            let key = isolation.read(table, change, image)?.key(published, table).1;
-            if let Some(now) = stored.get(&key).filter(|now| *now != image) {
-                self.add(&published.name, key, image, now);
+            let id = isolation.read(table, change, image)?.key(published, table);
+            match stored.get(&id.1) {
+                Some(now) if now == image => {}
+                Some(now) => self.add(&published.name, id.1, image, now),
+                None if published.direction.downloads() => record.owe(&id)?,
+                None => {}
             }
         }
         Ok(())
@@ -132,7 +137,7 @@ impl Made {
 pub(in crate::postgres) fn note(
     link: &mut Link,
     upload: Upload<'_>,
-    record: &UploadRecord,
+    record: &mut UploadRecord,
     counter: Counter,
 ) -> Result<(), Stop> {
     let remade = |table: usize| upload.tables[table].deployed.details.remade;
@@ -149,13 +154,14 @@ pub(in crate::postgres) fn note(
             return Ok(());
         }
         // As if it were new: what is compared is what it was to become.
-        made.compare(&mut isolation, gathering.add(table, Change::Insert, row.new_image()))?;
+        let group = gathering.add(table, Change::Insert, row.new_image());
+        made.compare(&mut isolation, group, record)?;
         if made.is_full() {
             std::mem::take(&mut made).write(isolation.link, upload, counter)?;
         }
         Ok(())
     })?;
-    made.compare(&mut isolation, gathering.end())?;
+    made.compare(&mut isolation, gathering.end(), record)?;
     Ok(made.write(link, upload, counter)?)
 }
 
