@@ -189,7 +189,12 @@ fn pending(file: &RemoteFile) -> Result<(), Failure> {
 fn rejects_or_decide(options: &RemoteRejects) -> Result<(), Failure> {
     match (&options.action, &options.file) {
         (Some(RemoteRejectsAction::Retry { remote, selection, force }), _) => {
-            decide(remote, selection, "retried", |file, ids| file.retry_rejects(ids, *force))
+            decide(remote, selection, "retried", |file, ids| {
+                let vetoed = vetoed(&file.rejects()?, ids);
+                file.retry_rejects(ids, *force)?;
+                vetoed.iter().for_each(|warning| output::warning(warning));
+                Ok(())
+            })
         }
         (Some(RemoteRejectsAction::Dismiss { remote, selection }), _) => {
             decide(remote, selection, "dismissed", |file, ids| file.dismiss_rejects(ids))
@@ -213,6 +218,21 @@ fn decide(
         return output::json(&json!({ done: ids }));
     }
     output::line(&format!("{done} {}", counted(ids.len() as u64, "reject")))
+}
+
+/// A warning for each of the rejects that a trigger of the center has caused.
+fn vetoed(rejects: &[StoredReject], ids: &[i64]) -> Vec<String> {
+    let code = Code::RowVetoed.number();
+    let vetoed = rejects.iter().filter(|reject| reject.code == code && ids.contains(&reject.id));
+    let warning = |reject: &StoredReject| {
+        format!(
+            "table {}, {}: if a trigger of the center did something else instead of this change, \
+             that has stayed there, and happens a second time with the next synchronization",
+            reject.table,
+            readable::key(&reject.key)
+        )
+    };
+    vetoed.map(warning).collect()
 }
 
 fn selected(rejects: &[StoredReject], selection: &Selection) -> Result<Vec<i64>, Failure> {

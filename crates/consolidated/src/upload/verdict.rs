@@ -76,6 +76,30 @@ impl Found<'_> {
     }
 }
 
+/// What a trigger of the owner has made of a row that it kept from being written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Instead {
+    /// What the remote wanted, on a way of its own.
+    Same,
+    /// Something else than a delete, such as a mark in the row. The remote gets the row.
+    Kept,
+    /// Nothing that can be seen in the row.
+    Ignored,
+}
+
+impl Instead {
+    /// By what there is `now`, after the statement.
+    pub(crate) fn of(row: &UploadedRow<'_>, now: Option<&[u8]>) -> Result<Instead, Failure> {
+        if agrees(row, now) {
+            return Ok(Instead::Same);
+        }
+        let Some(now) = now.filter(|_| row.change == Change::Delete) else {
+            return Ok(Instead::Ignored);
+        };
+        Ok(if row.is_as_seen(now)? { Instead::Ignored } else { Instead::Kept })
+    }
+}
+
 /// The row at the center is what the remote holds.
 pub(crate) fn agrees(row: &UploadedRow<'_>, now: Option<&[u8]>) -> bool {
     match row.change {

@@ -5,6 +5,7 @@ mod cascades;
 mod collisions;
 mod collisions_postgres;
 mod echoes_postgres;
+mod instead;
 mod many_conflicts;
 mod moved_keys;
 mod older_shapes;

@@ -85,6 +85,8 @@ fn a_retry_is_a_change_of_the_row_as_it_is_and_overwrites_nothing_unseen() {
             &["retry", "FILE", "--id", &id_of(&world, 1), "--id", &id_of(&world, 3)],
         );
         assert_eq!(done.stdout, "retried 2 rejects\n", "{done:?}");
+        let warned = done.stderr.matches("happens a second time").count();
+        assert_eq!(warned, 2, "{done:?}");
         let result = world.sync("ann", &server);
         let expected = json!({"inserts": 1, "updates": 1, "deletes": 0});
         assert_eq!((&result["uploaded"], &result["rejected"]), (&expected, &json!(0)), "{result}");

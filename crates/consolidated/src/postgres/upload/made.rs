@@ -92,13 +92,16 @@ impl Made {
             Err(Stop::Refused(..)) => return Ok(()),
             stored => stored?,
         };
-        let published = &isolation.table(table).deployed.published;
+        let deployed = &isolation.table(table).deployed;
+        let published = &deployed.published;
+        // A user's script may put rows where it likes.
+        let owes = published.direction.downloads() && !deployed.has_own_uploads();
         for image in &images {
             let id = isolation.read(table, change, image)?.key(published, table);
             match stored.get(&id.1) {
                 Some(now) if now == image => {}
                 Some(now) => self.add(&published.name, id.1, image, now),
-                None if published.direction.downloads() => record.owe(&id)?,
+                None if owes => record.owe(&id)?,
                 None => {}
             }
         }

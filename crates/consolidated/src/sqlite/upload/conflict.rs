@@ -15,7 +15,7 @@ use crate::sqlite::values::bind;
 use crate::synchronization::change::Change;
 use crate::upload::rebase::Rebased;
 use crate::upload::uploaded_row::resolution_of;
-use crate::upload::verdict::{Found, Verdict, agrees};
+use crate::upload::verdict::{Found, Instead, Verdict, agrees};
 use model::{Code, Failure};
 
 /// Resolves one row. Two sides that did the same are no conflict. `fault` is what the database said
@@ -135,6 +135,18 @@ fn apply_rebased(
     }
     record.differs = before;
     outcome
+}
+
+/// Tells the remote what became of a row for which the statement changed nothing, while triggers of
+/// the owner did something else.
+pub(super) fn instead(attempt: &mut Attempt<'_>, turn: Turn<'_>) -> Result<(), Stop> {
+    let now = attempt.fetch(turn)?;
+    match Instead::of(turn.row, now.as_deref())? {
+        Instead::Same => attempt.record.echo_shared(turn),
+        Instead::Kept => attempt.record.owed.owe(&turn.id())?,
+        Instead::Ignored => veto(attempt, turn)?,
+    }
+    Ok(())
 }
 
 /// Rejects a row that is as it was although no statement failed: because of a trigger's

@@ -5,6 +5,7 @@
 //! changed (S7).
 
 use crate::postgres::upload::isolation::group::{Group, Images, Rows};
+use crate::postgres::upload::isolation::instead;
 use crate::postgres::upload::isolation::state::{Isolation, Ran};
 use crate::postgres::upload::made;
 use crate::postgres::upload::row_fault::RowFault;
@@ -48,7 +49,7 @@ fn decide(isolation: &mut Isolation<'_, '_>, group: Group, now: Images) -> Resul
     let Group { table, change, rows } = group;
     let published = &isolation.table(table).deployed.published;
     let ground = Ground::look(isolation, table, change, &rows, now)?;
-    let mut conflicts = Vec::new();
+    let (mut conflicts, mut vetoed) = (Vec::new(), Vec::new());
     for bytes in rows {
         let row = isolation.read(table, change, &bytes)?;
         let key = row.key(published, table).1;
@@ -61,12 +62,10 @@ fn decide(isolation: &mut Isolation<'_, '_>, group: Group, now: Images) -> Resul
             }
             Verdict::Leads => isolation.reject(table, change, &bytes, leads_outside(change))?,
             Verdict::Touches => isolation.reject(table, change, &bytes, is_outside())?,
-            Verdict::Vetoed => {
-                let reason = isolation.vetoed(table, change)?;
-                isolation.reject(table, change, &bytes, reason)?;
-            }
+            Verdict::Vetoed => vetoed.push(bytes),
         }
     }
+    instead::leave(isolation, Group { table, change, rows: vetoed })?;
     settle(isolation, Group { table, change, rows: conflicts }, &ground.now)
 }
 

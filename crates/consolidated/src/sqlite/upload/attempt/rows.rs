@@ -159,7 +159,12 @@ impl<'a> Attempt<'a> {
             return conflict::resolve_found(self, turn, Some(now), String::new());
         }
         bind_row(statement, script, row).map_err(turn.failing(event))?;
+        let written = self.input.connection.total_changes();
         match self.execute(statement, &script.sql, turn, event)? {
+            // Only triggers can have written something then.
+            Ok(0) if self.input.connection.total_changes() != written => {
+                conflict::instead(self, turn)?;
+            }
             Ok(0) if !expects => conflict::veto(self, turn)?,
             Ok(0) => {
                 self.progress.conflicts = self.progress.conflicts.saturating_add(1);
