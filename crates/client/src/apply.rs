@@ -2,7 +2,8 @@
 //!
 //! The order within the transaction:
 //!
-//! 1. Rejects are recorded, while the losing rows still exist (`apply/rejects.rs`).
+//! 1. Rejects are recorded, while the losing rows still exist (`apply/rejects.rs`), and so is what
+//!    belongs to them (`apply/lost_inserts.rs`).
 //! 2. The upload that this download follows is deleted, because it is committed (`progress.rs`).
 //! 3. Rows are written, parents and children in any order, because foreign keys, RESTRICT included,
 //!    are checked at the end. Rows that block each other wait (`apply/rows/waiting.rs`, trap 10).
@@ -39,6 +40,7 @@ mod frame;
 mod guarded;
 pub(crate) mod incoming;
 pub(crate) mod kept_back;
+mod lost_inserts;
 pub(crate) mod orphans;
 mod own_values;
 pub(crate) mod readable;
@@ -140,7 +142,8 @@ fn apply_once(
     let large = download.rows() > SMALL_DOWNLOAD_ROWS;
     let _large_cache = large.then(|| LargeCache::new(connection)).transpose()?;
     let transaction = begin_immediate(connection)?;
-    let learned = rejects::record(connection, download, circumstances)?;
+    let mut learned = rejects::record(connection, download, circumstances)?;
+    learned.rejects += lost_inserts::reject_what_belongs(connection, circumstances, &learned.lost)?;
     rejects::perhaps_lost::tell(connection, download, circumstances)?;
     if let Some(frozen) = circumstances.committed {
         progress::drop_entries(connection, circumstances.tables, frozen).map_err(explain)?;

@@ -79,6 +79,11 @@ fn retry_one(
             "nothing was changed here: the row is deleted when no row refers to it any longer",
         ));
     }
+    if reject.code == Code::RowOfKeyTaken.number() && !force {
+        let message = "the row that it belongs to has another key now, or is gone; what it refers \
+                       to is a row of somebody else";
+        return Err(Failure::new(Code::RetryOverwrites, message));
+    }
     let table = tables.iter().find(|table| table.name().eq_ignore_ascii_case(name));
     let Some(table) = table.filter(|table| table.uploads()) else {
         let message =

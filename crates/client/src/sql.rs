@@ -22,6 +22,11 @@ pub(crate) fn all(parts: impl IntoIterator<Item = String>) -> String {
     join(parts, " AND ")
 }
 
+/// The conditions, of which one must hold.
+pub(crate) fn any(parts: impl IntoIterator<Item = String>) -> String {
+    join(parts, " OR ")
+}
+
 fn join(parts: impl IntoIterator<Item = String>, separator: &str) -> String {
     let mut text = String::new();
     for part in parts {

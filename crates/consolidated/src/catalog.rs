@@ -6,6 +6,7 @@
 mod comparison;
 pub(crate) mod deciding;
 mod held;
+pub(crate) mod reference;
 pub(crate) mod table;
 mod waiting;
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod echo;
 pub(crate) mod halving;
+pub(crate) mod lost_inserts;
 pub(crate) mod owed_rows;
 pub(crate) mod rebase;
 pub(crate) mod reject;

@@ -469,6 +469,14 @@ codes! {
     /// row has left the partition since the remote received it, or was never in it. The row is kept
     /// in the reject table and disappears from the remote.
     7006 RowOutsideSubscription Remote false "a user whose partition has the row can change it";
+    /// Another row with this key was at the consolidated database before this new one: somebody
+    /// else has given a row the same key. The row there stays; the rule of the table may have
+    /// filled its empty columns. The row is kept in the reject table as it was here, and the remote
+    /// has the other one. Rows that were entered for it are rejected too (E7008).
+    7007 RowKeyTaken Remote false "enter the row again with another key; UUIDs never meet";
+    /// The row refers to a new row that was rejected because another row has its key (E7007). It
+    /// would have become part of that other row. The row is kept in the reject table.
+    7008 RowOfKeyTaken Remote false "enter the row again for the row that it belongs to";
     /// The change gave a value to a column that the consolidated database no longer publishes, or
     /// publishes with another name. The row is kept in the reject table as it was here.
     7145 ColumnLost Remote false "enter the value again where it belongs now";

@@ -118,6 +118,10 @@ pub(super) fn record(
             let row = row_json(connection, table, &key, code, &[]).map_err(explain)?;
             let is_news = insert_with_row(connection, table, &key, reason, row).map_err(explain)?;
             learned.rejects += u64::from(is_news);
+            if is_news && code == Code::RowKeyTaken.number() {
+                learned.lost.push((usize::from(reject.table), key));
+                continue;
+            }
             let withheld = [Code::RowTooLargeToSend, Code::OwedRowUnreadable];
             if withheld.iter().any(|withheld| withheld.number() == code) {
                 learned.withheld.push(Withheld { table: usize::from(reject.table), key });
@@ -134,6 +138,8 @@ pub(super) struct Learned {
     pub(super) rejects: u64,
     /// Rows that could not be sent. They are not gone.
     pub(super) withheld: Vec<Withheld>,
+    /// New rows of this remote whose keys other rows have at the center: table and key.
+    pub(super) lost: Vec<(usize, Vec<Value>)>,
 }
 
 /// The row to which an uploaded change was made, by column name; `null` where it was new. None
@@ -199,6 +205,22 @@ pub(super) struct Withheld {
     /// Position of the table.
     pub(super) table: usize,
     pub(super) key: Vec<Value>,
+}
+
+/// Records a change that belongs to a row which has lost its key to another row. False if this
+/// download has rejected it already.
+pub(super) fn record_belonging(
+    connection: &Connection,
+    table: &RemoteTable,
+    key: &[Value],
+    at: &str,
+) -> rusqlite::Result<bool> {
+    if recorded_now(connection, table, key, at)? {
+        return Ok(false);
+    }
+    let message = "the row that it belongs to was rejected, and another row has its key";
+    let code = Code::RowOfKeyTaken.number();
+    insert(connection, table, key, Reason { counter: None, code, message, at, base: None })
 }
 
 /// Records rows that a restored consolidated database lacks, before they are deleted here.

@@ -3,6 +3,7 @@
 mod download_only;
 mod faults;
 mod followed;
+mod lost_inserts;
 mod names;
 mod only_uploaded;
 mod own_values;

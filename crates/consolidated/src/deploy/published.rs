@@ -5,6 +5,7 @@
 use super::own::TableScript;
 use super::schema::{Schema, TablePlanner};
 use super::table::{ColumnFacts, ForeignKey, TableFacts};
+use crate::catalog::reference::Reference;
 use crate::script::{Event, Script};
 use crate::sync_model::ConflictRule;
 use model::{Failure, PublishedTable};
@@ -141,6 +142,26 @@ impl<S: Schema> TablePlanner<'_, S> {
             )));
         }
         Ok(columns)
+    }
+
+    /// The foreign keys by which an uploaded row refers to one that a remote may have inserted.
+    pub(crate) fn references(&self, columns: &[String]) -> Vec<Reference> {
+        let inserts = |name: &str| {
+            let model = self.version.chosen.get(name);
+            model.is_some_and(|model| model.direction.uploads())
+        };
+        let is_whole =
+            |key: &&ForeignKey| key.columns.iter().all(|(from, _)| columns.contains(from));
+        let keys = self.table.foreign_keys().iter();
+        let keys = keys.filter(|key| inserts(&key.parent)).filter(is_whole);
+        let told = |key: &ForeignKey| {
+            let (parent, columns) = (key.parent.clone(), key.columns.clone());
+            Reference { parent, columns }
+        };
+        match inserts(self.name) {
+            true => keys.map(told).collect(),
+            false => Vec::new(),
+        }
     }
 
     fn check_latest(&self, columns: &[String]) -> Result<(), Failure> {

@@ -23,14 +23,16 @@ const RETRY_AFTER_S: u32 = 5;
 
 /// Locks what is known of a remote: the only parameter. Our own deletes write their departures
 /// themselves, all at once; triggers need not. What is known of the database is read by one scan:
-/// three would take longer than the lock itself.
+/// three would take longer than the lock itself. The codes are those of new rows that lost their
+/// keys, and of what belongs to them (`upload/lost_inserts.rs`).
 pub(super) const LOCK: &str = "SELECT progress, counter, nonce, epoch, attempt,
     ARRAY(SELECT name || ' ' || value || ' ' || tableoid FROM syncline.syncline_system
         WHERE name IN ('deployment', 'incarnation', 'last_start')),
     EXISTS (SELECT FROM syncline.syncline_owed WHERE remote_id = $1),
     set_config('syncline.applying', 'on', true),
     secret, bound_users, void_counter, deletes_lost, forgotten_at IS NOT NULL,
-    acknowledged
+    acknowledged,
+    EXISTS (SELECT FROM syncline.syncline_owed WHERE remote_id = $1 AND code IN (7007, 7008))
 FROM syncline.syncline_remote WHERE remote_id = $1 FOR UPDATE";
 
 /// Takes a remote ID for its first synchronization; waits for others that do the same.
@@ -79,6 +81,8 @@ pub(super) struct Locked {
     pub(super) deployment: i64,
     /// Whether it may be owed something from before.
     pub(super) owed: bool,
+    /// Whether it may not have heard of new rows that lost their keys (`upload/lost.rs`).
+    pub(super) has_lost_inserts: bool,
     /// Which life of the database this is, as [`Life`] tells it.
     pub(super) life: String,
 }
@@ -101,11 +105,13 @@ pub(super) fn locked(answer: &Answer) -> Result<Option<Locked>, Failure> {
     };
     let system: Vec<&str> = row.try_get(5).map_err(unreadable)?;
     let owed = row.try_get(6).map_err(unreadable)?;
+    let has_lost_inserts = row.try_get(14).map_err(unreadable)?;
     let deployment = valued(&system, "deployment").and_then(|(value, _)| value.parse().ok());
     let deployment = deployment
         .ok_or_else(|| Failure::new(Code::NotDeployed, "nothing is deployed in this database"))?;
     let life = life(&system);
-    Ok(Some(Locked { remembered: Some(remembered), deployment, owed, life }))
+    let remembered = Some(remembered);
+    Ok(Some(Locked { remembered, deployment, owed, has_lost_inserts, life }))
 }
 
 /// What [`LOCK`] found of this name in the system table, and the number of that table.

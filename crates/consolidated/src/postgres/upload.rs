@@ -24,6 +24,7 @@ pub(super) mod fence;
 pub(super) mod held;
 pub(super) mod isolation;
 pub(super) mod key_range;
+pub(super) mod lost;
 pub(super) mod made;
 pub(super) mod record;
 pub(super) mod row_fault;
@@ -141,11 +142,17 @@ pub(super) fn at_once(
 pub(super) fn resolve(
     link: &mut Link,
     upload: Upload<'_>,
-    remote: &Remembered,
+    (remote, locked): (&Remembered, &Locked),
     fast: FastPath,
 ) -> Result<Result<UploadRecord, Undone>, Failure> {
     in_sequence(upload.request, remote)?;
     let upload = upload.of(remote);
+    if locked.has_lost_inserts {
+        let belonging = lost::belonging_to_untold(link, upload).map_err(Stop::into_failure)?;
+        if !belonging.is_empty() {
+            return Ok(Err(Undone::RowsFailed));
+        }
+    }
     let FastPath { record, missed, outline } = fast;
     let settled = match missed.numbers.is_empty() {
         true => Ok(Some(record)),
@@ -340,7 +347,7 @@ fn looks<'a>(upload: Upload<'a>, record: &UploadRecord) -> Vec<Vec<Value<'a>>> {
 pub(super) fn apply(
     link: &mut Link,
     upload: Upload<'_>,
-    remote: &Remembered,
+    (remote, locked): (&Remembered, &Locked),
     undone: Undone,
 ) -> Result<UploadRecord, Failure> {
     in_sequence(upload.request, remote)?;
@@ -349,7 +356,7 @@ pub(super) fn apply(
     }
     let upload = upload.of(remote);
     let outline = UploadShape::of(upload)?;
-    let mut record = match attempt(link, upload, &outline, undone) {
+    let mut record = match attempt(link, upload, &outline, (undone, locked.has_lost_inserts)) {
         Ok(record) => record,
         Err(stop) => return Err(stop.into_failure()),
     };
@@ -361,9 +368,14 @@ fn attempt(
     link: &mut Link,
     upload: Upload<'_>,
     outline: &UploadShape,
-    undone: Undone,
+    (undone, has_lost_inserts): (Undone, bool),
 ) -> Result<UploadRecord, Stop> {
+    let mut refused = match has_lost_inserts {
+        true => lost::belonging_to_untold(link, upload)?,
+        false => OwedRows::within(upload.spills),
+    };
     let together = match undone {
+        _ if !refused.is_empty() => None,
         _ if outline.needs_care(upload) => None,
         Undone::Unlucky => Some(Vec::new()),
         Undone::RowsFailed => None,
@@ -385,13 +397,15 @@ fn attempt(
             Sent::Failed { .. } => None,
         };
         if let Some(record) = settled {
-            return Ok(record);
+            refused = lost::belonging_to(upload, record.owed())?;
+            if refused.is_empty() {
+                return Ok(record);
+            }
         }
         link.batch(UNDO).map_err(stopped("undo the upload"))?;
     } else {
         link.batch(BEGIN_AGAIN).map_err(stopped("begin the upload"))?;
     }
-    let mut refused = OwedRows::within(upload.spills);
     loop {
         match isolation::apply(link, upload, outline, &refused) {
             // Each time more rows are refused than before.
@@ -406,7 +420,14 @@ fn attempt(
                     return Err(failure.into());
                 }
             }
-            applied => return applied,
+            applied => {
+                let record = applied?;
+                let belonging = lost::belonging_to(upload, record.owed())?;
+                if belonging.is_empty() {
+                    return Ok(record);
+                }
+                refused.extend(&belonging)?;
+            }
         }
         link.batch(UNDO).map_err(stopped("undo the upload"))?;
     }

@@ -204,7 +204,7 @@ impl Writer {
             return Ok(Err(Undone::Unlucky));
         }
         let remote = self.recognize(request, &locked)?;
-        let record = match upload::resolve(&mut self.link, upload, &remote, together)? {
+        let record = match upload::resolve(&mut self.link, upload, (&remote, &locked), together)? {
             Ok(record) => record,
             Err(undone) => return Ok(Err(undone)),
         };
@@ -229,7 +229,8 @@ impl Writer {
                 let pulse = &writer.link.pulse();
                 let settled = Counter(0);
                 let upload = Upload { tables: &tables, request, spills, pulse, settled };
-                let record = upload::apply(&mut writer.link, upload, &remote, undone)?;
+                let known = (&remote, &locked);
+                let record = upload::apply(&mut writer.link, upload, known, undone)?;
                 upload::finish(&mut writer.link, upload, remote, &locked, record, &writer.life)
             })
         })

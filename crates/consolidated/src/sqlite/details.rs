@@ -2,6 +2,7 @@
 
 use super::upload::affinity::Affinity;
 use crate::catalog::deciding::{Decided, Deciding};
+use crate::catalog::reference::Reference;
 use crate::catalog::table;
 use crate::sync_model::Claim;
 use serde::{Deserialize, Serialize};
@@ -41,6 +42,9 @@ pub(super) struct TableDetails {
     /// The tables that its foreign keys refer to.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) parents: Vec<String>,
+    /// The foreign keys to tables that remotes insert into.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) references: Vec<Reference>,
     /// Published columns that actions of its foreign keys write, where no download tells a remote.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) written: Vec<String>,

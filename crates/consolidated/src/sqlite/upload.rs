@@ -18,6 +18,7 @@ pub(super) mod constraint;
 mod fence;
 mod foresight;
 mod input;
+mod lost;
 mod made;
 pub(super) mod orphans;
 mod owing;

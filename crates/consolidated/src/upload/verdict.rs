@@ -108,6 +108,11 @@ pub(crate) fn agrees(row: &UploadedRow<'_>, now: Option<&[u8]>) -> bool {
     }
 }
 
+/// Why a new row is rejected that met another one with its key, and is not what is there now.
+pub(crate) fn key_is_taken() -> (Code, String) {
+    (Code::RowKeyTaken, "another row with this key was at the center before".to_owned())
+}
+
 /// Why a row is rejected that is outside the partition.
 pub(crate) fn is_outside() -> (Code, String) {
     (Code::RowOutsideSubscription, "the row is outside the partition".to_owned())

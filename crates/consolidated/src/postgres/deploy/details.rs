@@ -1,6 +1,7 @@
 //! What a deployment notes about a published table, for servers.
 
 use crate::catalog::deciding::{Decided, Deciding};
+use crate::catalog::reference::Reference;
 use crate::postgres::deploy::key_spelling::{Doubt, KeySpelling};
 use crate::postgres::download::guard::Guard;
 use crate::postgres::download::typed_claim::TypedClaim;
@@ -70,6 +71,9 @@ pub(in crate::postgres) struct TableDetails {
     /// download tells a remote, may change them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(in crate::postgres) takers: Vec<String>,
+    /// The foreign keys to tables that remotes insert into.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(in crate::postgres) references: Vec<Reference>,
     /// Published columns that actions of its foreign keys write, where no download tells a remote.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(in crate::postgres) written: Vec<String>,

@@ -163,6 +163,7 @@ impl Schema for PostgresSchema {
             heeds: heeds(planner),
             local,
             takers: takers(planner.version.user_tables, table, published.direction),
+            references: planner.references(&published.columns),
             written: planner.written_unseen(&published.columns),
             deletes_act: deletes_act(planner.version.user_tables, planner.name),
             // Only rows that are tracked carry a version.

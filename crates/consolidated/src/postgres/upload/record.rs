@@ -144,6 +144,11 @@ impl UploadRecord {
         self.conflicts.push(conflict);
     }
 
+    /// What the remote is owed, and what was rejected.
+    pub(in crate::postgres) fn owed(&self) -> &OwedRows {
+        &self.owed
+    }
+
     /// Whether the remote will be sent this row.
     pub(in crate::postgres) fn tells_of(&self, row: &RowId) -> Result<bool, Failure> {
         self.owed.contains(row)

@@ -122,6 +122,7 @@ impl Schema for SqliteSchema {
         details.parents = parents.into_iter().map(str::to_owned).collect();
         details.kept_by_refresh = planner.table_model.kept_by_refresh;
         details.written = planner.written_unseen(&published.columns);
+        details.references = planner.references(&published.columns);
         // Of a table with triggers, or where a time is clamped, only the row itself tells what
         // became of it.
         let plain = !table.has_triggers && table.utf8;

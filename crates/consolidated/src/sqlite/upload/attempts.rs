@@ -3,8 +3,9 @@
 use super::attempt::{Attempt, Known, Stop};
 use super::constraint::{self, ForeignKeys, Found};
 use super::input::Input;
-use super::{fence, made, taken_along};
+use super::{fence, lost, made, taken_along};
 use crate::synchronization::Applied;
+use crate::upload::lost_inserts::Untold;
 use crate::upload::owed_rows::{OwedRows, Reason};
 use model::{Code, Failure};
 
@@ -45,6 +46,10 @@ pub(super) fn apply(input: &Input<'_>, ended: &mut OwedRows) -> Result<Applied, 
     };
     let mut attempts = Attempts { input, known, made: 0, counted: false, ended };
     attempts.known.refused.extend(attempts.ended)?;
+    let untold = lost::untold(input)?;
+    if !untold.is_empty() {
+        attempts.known.refused.extend(&lost::belonging(input, &none(), &untold)?)?;
+    }
     while attempts.made < ATTEMPTS_MAX {
         if let Some(applied) = attempts.next()? {
             return Ok(applied);
@@ -185,6 +190,13 @@ fn judge(attempt: &mut Attempt<'_>) -> Result<Option<Ending>, Stop> {
         && before.differs(&attempt.record.tally(input)?)
     {
         taken_along::reject(input, &mut attempt.record)?;
+    }
+    if attempt.record.owed.has_rejects() {
+        let none = Untold::within(input.spills);
+        let belonging = lost::belonging(input, &attempt.record.owed, &none)?;
+        if !belonging.is_empty() {
+            return Ok(Some(Ending::Without(belonging)));
+        }
     }
     // Elsewhere rows are stored as they were sent.
     if input.tables.iter().any(|table| table.details.affinities.is_empty()) {

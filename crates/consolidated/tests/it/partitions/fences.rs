@@ -328,7 +328,8 @@ fn a_place_that_a_conflict_has_not_granted_opens_no_fence() {
                 Upload::Insert("customer", row(52, 4, "foreign too")),
             ];
             let download = site.synchronize(&mut center, &changes);
-            let refused = ["customer:51", "customer:52"].map(outside);
+            let taken = "RowKeyTaken customer:1".to_owned();
+            let refused = [taken, outside("customer:51"), outside("customer:52")];
             assert_eq!(rejects(&download), refused, "{rule}");
             assert_eq!(center.list("SELECT id AS v FROM customer WHERE rep = 4 ORDER BY id"), "3");
         });

@@ -13,7 +13,7 @@ use crate::postgres::upload::stop::Stop;
 use crate::synchronization::change::Change;
 use crate::upload::halving;
 use crate::upload::uploaded_row::resolution_of;
-use crate::upload::verdict::{Found, Verdict, agrees, is_outside, leads_outside};
+use crate::upload::verdict::{Found, Verdict, agrees, is_outside, key_is_taken, leads_outside};
 use std::collections::HashSet;
 
 /// Resolves `group`. Two sides that did the same are no conflict.
@@ -155,6 +155,9 @@ fn settle(isolation: &mut Isolation<'_, '_>, group: Group, now: &Images) -> Resu
         isolation.conflict(table, change, bytes, now, result)?;
         match agrees(&row, result) {
             true => isolation.echo(table, change, std::slice::from_ref(bytes))?,
+            false if change == Change::Insert => {
+                isolation.reject(table, change, bytes, key_is_taken())?;
+            }
             false => isolation.owe(table, change, bytes)?,
         }
     }
