@@ -6,6 +6,7 @@ mod collisions;
 mod collisions_postgres;
 mod echoes_postgres;
 mod instead;
+mod latest;
 mod lost_inserts;
 mod many_conflicts;
 mod moved_keys;

@@ -261,11 +261,9 @@ impl Generator<'_> {
 
     fn is_later(&self, latest: &str) -> String {
         let column = ident(latest);
-        let collate = match self.table.column(latest).map(|c| c.cast.as_str()) {
-            Some("text" | "character varying") => " COLLATE \"C\"",
-            _ => "",
-        };
-        format!("(t.{column} IS NULL OR excluded.{column}{collate} > t.{column})")
+        let cast = self.table.column(latest).map_or("", |column| &column.cast);
+        let (new, now) = (format!("excluded.{column}"), format!("t.{column}"));
+        format!("({now} IS NULL OR {})", is_later(&new, &now, cast))
     }
 
     /// Column by column: where the remote alone changed one, its value.
@@ -453,32 +451,83 @@ pub(in crate::postgres) fn can_be_latest(cast: &str) -> bool {
     !clamped_to_now("", cast).is_empty()
 }
 
-/// How the text of a time begins.
-const DATE: &str = "^[0-9]{4}-[0-9]{2}-[0-9]{2}";
+/// The text of a time. A day that its month does not have is one, as it is in SQLite: it counts on
+/// from the first. Says nothing with a backslash, which a setting of the session can change.
+const TIME: &str = "^(?!0000)[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])\
+                    ([ T]([01][0-9]|2[0-4]):[0-5][0-9](:[0-5][0-9]([.][0-9]+)?)?\
+                    ( *(Z|z|[+-](0[0-9]|1[0-4]):[0-5][0-9]))? *)?$";
 
-/// A time in the future counts as now, or one wrong clock would win for ever. Numbers are seconds
-/// or milliseconds since 1970, distinguished by their size; texts are ISO; times are in UTC.
+/// Numbers above are milliseconds since 1970, others seconds.
+const SECONDS_MAX: &str = "100000000000";
+
+/// A time in the future counts as now, or one wrong clock would win for ever. A text stays in its
+/// own notation, to the digit; one that is no time stays as it is.
 fn clamped_to_now(value: &str, cast: &str) -> String {
     let now = match cast {
         "timestamp with time zone" => "now()".to_owned(),
         "timestamp without time zone" => "now() AT TIME ZONE 'UTC'".into(),
         "date" => "(now() AT TIME ZONE 'UTC')::date".into(),
         "integer" | "bigint" | "numeric" | "double precision" => format!(
-            "CASE WHEN {value} > 100000000000\n            \
+            "CASE WHEN {value} > {SECONDS_MAX}\n            \
              THEN extract(epoch FROM now()) * 1000 ELSE extract(epoch FROM now()) END::{cast}"
         ),
         "text" | "character varying" => {
             return format!(
-                "CASE WHEN {value} ~ '{DATE}T'\n        \
-                 THEN least({value} COLLATE \"C\", to_char(now() AT TIME ZONE 'UTC', \
-                 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"'))\n        \
-                 WHEN {value} ~ '{DATE}'\n        \
-                 THEN least({value} COLLATE \"C\", to_char(now() AT TIME ZONE 'UTC', \
-                 'YYYY-MM-DD HH24:MI:SS.MS')) ELSE {value} END"
+                "(\n        \
+                 SELECT CASE\n            \
+                 WHEN instant > to_char(now() AT TIME ZONE 'UTC', '{SORTS}.US')\n            \
+                 THEN substr(replace(\n                \
+                 to_char(now() AT TIME ZONE 'UTC' + ahead, '{SORTS}.US'),\n                \
+                 ' ', substr(v, 11, 1)), 1, length(body)) || zone\n            \
+                 ELSE v END\n        \
+                 FROM {})",
+                text_as_time(value)
             );
         }
         _ => return value.to_owned(),
     };
     // `least` takes no notice of NULL.
     format!("CASE WHEN {value} IS NOT NULL THEN least({value}, {now}) END")
+}
+
+/// What is a time is compared as a time, whatever its notation; all else as the database compares
+/// it.
+fn is_later(new: &str, now: &str, cast: &str) -> String {
+    match cast {
+        "text" | "character varying" => format!(
+            "coalesce(\n    (SELECT instant FROM {})\n    > (SELECT instant FROM {}),\n    \
+             {new} COLLATE \"C\" > {now})",
+            text_as_time(new),
+            text_as_time(now)
+        ),
+        "integer" | "bigint" | "numeric" | "double precision" => {
+            let seconds =
+                |n: &str| format!("CASE WHEN {n} > {SECONDS_MAX} THEN {n} / 1000.0 ELSE {n} END");
+            format!("{}\n    > {}", seconds(new), seconds(now))
+        }
+        _ => format!("{new} > {now}"),
+    }
+}
+
+/// How an instant is written so that it sorts.
+const SORTS: &str = "YYYY-MM-DD HH24:MI:SS";
+
+/// A text as `v`, its `body`, its `zone` and how far that is `ahead`, and the `instant` as text
+/// that sorts, or NULL. The fraction is kept apart, because a timestamp rounds it to microseconds.
+/// The zeros at the end go, so that it is the same in each notation.
+fn text_as_time(value: &str) -> String {
+    format!(
+        "(\n        \
+         SELECT v, body, zone, ahead, CASE WHEN is_time THEN rtrim(to_char(\n            \
+         make_date(substr(v, 1, 4)::int, substr(v, 6, 2)::int, 1)\n            \
+         + substr(v, 9, 2)::int - 1\n            \
+         + coalesce(nullif(substr(body, 12, 8), ''), '00:00')::interval - ahead,\n            \
+         '{SORTS}') || substr(body, 20), '.0') END AS instant\n        \
+         FROM (SELECT v, zone, is_time,\n            \
+         substr(v, 1, length(v) - length(zone)) AS body,\n            \
+         CASE WHEN is_time AND zone ~ ':' THEN zone ELSE '00:00' END::interval AS ahead\n        \
+         FROM (SELECT v, v ~ '{TIME}' AS is_time,\n            \
+         ltrim(substr(v, 17), ':.0123456789') AS zone\n        \
+         FROM (SELECT {value} COLLATE \"C\" AS v) AS v) AS v) AS v) AS v"
+    )
 }

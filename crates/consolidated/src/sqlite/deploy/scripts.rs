@@ -245,7 +245,8 @@ impl Texts for Generator<'_> {
             Resolution::Later(latest) => {
                 let (new, now) = (ident(latest), format!("{now}.{}", ident(latest)));
                 let newer = set(&|column| format!("excluded.{}", ident(column)));
-                let later = format!("{now} IS NULL OR excluded.{new} > {now}");
+                let later = is_later(&format!("excluded.{new}"), &now);
+                let later = format!("{now} IS NULL OR {later}");
                 match fence {
                     None => format!("{newer}\nWHERE {later}"),
                     Some(covered) => format!("{newer}\nWHERE ({later})\n  AND {covered}"),
@@ -312,19 +313,59 @@ impl Texts for Generator<'_> {
 /// How the text of a time begins.
 const DATE: &str = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]";
 
-/// A time in the future counts as now, or one wrong clock would win for ever. ISO text and
-/// seconds or milliseconds since 1970 are distinguished by their looks; times are in UTC. Any other
-/// text is no time.
+/// Numbers above are milliseconds since 1970, others seconds.
+const SECONDS_MAX: &str = "100000000000";
+
+/// A time in the future counts as now, or one wrong clock would win for ever. It stays in its own
+/// notation, to the digit. Any other text is no time.
 fn clamped_to_now(value: &str) -> String {
     format!(
         "CASE typeof({value})\n        \
-         WHEN 'text' THEN CASE WHEN {value} GLOB '{DATE}T*'\n            \
-         THEN min({value}, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))\n            \
-         WHEN {value} GLOB '{DATE}*'\n            \
-         THEN min({value}, strftime('%Y-%m-%d %H:%M:%f', 'now')) ELSE {value} END\n        \
-         WHEN 'integer' THEN min({value}, CASE WHEN {value} > 100000000000\n            \
+         WHEN 'text' THEN (\n            \
+         SELECT CASE WHEN instant > strftime('%Y-%m-%d %H:%M:%f', 'now')\n                \
+         THEN substr(strftime(\n                    \
+         '%Y-%m-%d' || substr(v, 11, 1) || '%H:%M:%f', 'now',\n                    \
+         iif(zone GLOB '*:*', trim(zone), '+00:00')), 1, length(body)) || zone\n                \
+         ELSE v END\n            \
+         FROM {text})\n        \
+         WHEN 'blob' THEN {value}\n        \
+         ELSE min({value}, CASE WHEN {value} > {SECONDS_MAX}\n            \
          THEN CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)\n            \
-         ELSE CAST(strftime('%s', 'now') AS INTEGER) END)\n        \
-         ELSE {value} END"
+         ELSE CAST(strftime('%s', 'now') AS INTEGER) END) END",
+        text = text_as_time(value),
+    )
+}
+
+/// What is a time is compared as a time, whatever its notation; all else as SQLite compares it.
+fn is_later(new: &str, now: &str) -> String {
+    format!("coalesce(\n    {}\n    > {},\n    {new} > {now})", instant(new), instant(now))
+}
+
+/// When it was, as text that sorts; NULL if the value is no time. The zeros at the end go, so that
+/// it is the same in each notation.
+fn instant(value: &str) -> String {
+    format!(
+        "CASE typeof({value})\n        \
+         WHEN 'text' THEN (SELECT instant FROM {text})\n        \
+         ELSE iif({value} = CAST({value} AS INTEGER) AND {value} >= 0,\n            \
+         rtrim(strftime('%Y-%m-%d %H:%M:%f', CASE WHEN {value} > {SECONDS_MAX}\n            \
+         THEN {value} / 1000.0 ELSE {value} END, 'unixepoch'), '.0'), NULL) END",
+        text = text_as_time(value),
+    )
+}
+
+/// A text as `v`, its `body` and its `zone`, and the `instant`. The fraction is kept apart, because
+/// SQLite rounds it to milliseconds.
+fn text_as_time(value: &str) -> String {
+    format!(
+        "(\n            \
+         SELECT v, body, zone, CASE\n                \
+         WHEN v GLOB '{DATE}*' AND datetime(v) IS NOT NULL\n                \
+         AND (length(v) = 10 OR substr(v, 11, 2) GLOB '[ T][0-9]') THEN rtrim(\n                \
+         datetime(substr(body, 1, 19) || zone) || substr(body, 20), '.0')\n                \
+         END AS instant\n            \
+         FROM (SELECT v, zone, substr(v, 1, length(v) - length(zone)) AS body\n            \
+         FROM (SELECT v, ltrim(substr(v, 17), ':.0123456789') AS zone\n            \
+         FROM (SELECT {value} AS v))))"
     )
 }
