@@ -1,5 +1,6 @@
 //! `syncline remote`: shows and manages a remote database. Only `verify` may need a server.
 
+pub(crate) mod left_behind;
 mod verify;
 
 use crate::args::{
@@ -29,9 +30,15 @@ fn open(file: &RemoteFile) -> Result<Remote, Failure> {
 }
 
 fn status(file: &RemoteFile) -> Result<(), Failure> {
-    let status = open(file)?.status()?;
+    let remote = open(file)?;
+    let (status, too_large) = (remote.status()?, remote.too_large()?);
+    left_behind::warn(&too_large);
     if file.json {
-        return output::json(&status_json(&status));
+        let mut status = status_json(&status);
+        if let Some(too_large) = left_behind::json(&too_large) {
+            status["too_large"] = too_large;
+        }
+        return output::json(&status);
     }
     for (name, value) in facts(&status) {
         output::line(&output::one_line(&format!("{name:15} {value}")))?;

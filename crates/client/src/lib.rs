@@ -44,6 +44,7 @@ pub use settings::Settings;
 pub use status::{PendingChange, PendingOperation, Status, TableStatus};
 pub use synchronize::{Conversation, Counts, Downloaded, Event, Host, Next, Report, Request, Step};
 pub use transport::Transport;
+pub use upload::left_behind::{LargeRow, LeftBehind};
 pub use verify::{DifferingRow, FileCheck, How, Verification, VerifiedTable, VerifyRequest};
 
 use disk::Location;
@@ -209,6 +210,11 @@ impl Remote {
     /// The pending changes, table by table.
     pub fn pending(&self) -> Result<Vec<PendingChange>, Failure> {
         status::pending(&self.connection)
+    }
+
+    /// The pending changes that no message takes. They are uploaded when they are small enough.
+    pub fn too_large(&self) -> Result<LeftBehind, Failure> {
+        status::too_large(&self.connection)
     }
 
     /// The rows that the consolidated database refused.

@@ -20,11 +20,15 @@ use crate::capture::{broken, change_log, undone};
 use crate::connection::{begin_immediate, explain};
 use crate::schema::RemoteTable;
 use crate::schema::history::Arriving;
+use crate::upload::left_behind::{self, Fitting, LeftBehind};
 use facts::{forget, record, set};
 use model::{Counter, Failure, FileSecret, Nonce, Progress, Random, Receipt, RemoteId, Watermark};
 use rusqlite::types::Null;
 use rusqlite::{Connection, ToSql};
 use state::{Frozen, State};
+
+/// The facts of a frozen generation.
+const FROZEN: &[&str] = &["frozen_generation", "progress_frozen"];
 
 /// An attempt that is durable.
 #[derive(Debug)]
@@ -34,6 +38,17 @@ pub(crate) struct BegunAttempt {
     pub(crate) outcome_unknown: bool,
     /// Pending changes must wait for a download first (trap 24).
     pub(crate) postponed: bool,
+    /// What was not frozen because no frame takes it.
+    pub(crate) left_behind: LeftBehind,
+}
+
+/// What an attempt freezes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Freezing<'a> {
+    Nothing,
+    All,
+    /// What frames take, and what does not refer to the rest (`upload/left_behind.rs`).
+    WhatFits(Fitting<'a>),
 }
 
 /// Begins an attempt, in one transaction: gives the remote its identity, the attempt its nonce,
@@ -43,7 +58,7 @@ pub(crate) fn begin_attempt(
     connection: &Connection,
     tables: &[RemoteTable],
     random: &mut Random,
-    uploads: bool,
+    freezing: Freezing<'_>,
 ) -> Result<BegunAttempt, Failure> {
     let transaction = begin_immediate(connection)?;
     let mut state = State::read(&transaction)?;
@@ -66,7 +81,9 @@ pub(crate) fn begin_attempt(
     ];
     // What a file is it is from its first attempt on.
     let identity = if is_new { &identity[..] } else { &identity[..2] };
+    let uploads = !matches!(freezing, Freezing::Nothing);
     let (mut freezes, mut postponed) = (false, false);
+    let mut left_behind = LeftBehind::default();
     if !outcome_unknown {
         undone::forget_beside_incoming(&transaction, tables, state.open_generation)?;
         postponed = uploads && !postponed_tables(&transaction, tables, &state)?.is_empty();
@@ -78,6 +95,14 @@ pub(crate) fn begin_attempt(
         state.frozen = Some(frozen);
         state.progress_last_used = frozen.progress;
         state.open_generation += 1;
+        if let Freezing::WhatFits(fitting) = freezing {
+            let generations = (frozen.generation, state.open_generation);
+            left_behind = left_behind::leave(&transaction, tables, generations, fitting)?;
+            if !has_entries(&transaction, tables, frozen.generation)? {
+                forget(&transaction, FROZEN).map_err(explain)?;
+                state.frozen = None;
+            }
+        }
     } else {
         record(&transaction, identity).map_err(explain)?;
     }
@@ -85,7 +110,7 @@ pub(crate) fn begin_attempt(
     state.remote_id = Some(remote_id);
     state.nonce_attempt = Some(nonce);
     state.file_secret = Some(secret);
-    Ok(BegunAttempt { state, outcome_unknown, postponed })
+    Ok(BegunAttempt { state, outcome_unknown, postponed, left_behind })
 }
 
 /// Positions of the tables in which a row was changed whose old image would have columns that were
@@ -195,7 +220,7 @@ pub(crate) fn merge_back(
     for table in tables.iter().filter(|table| table.uploads()) {
         change_log::merge_back(connection, table, frozen.generation, open)?;
     }
-    forget(connection, &["frozen_generation", "progress_frozen"])
+    forget(connection, FROZEN)
 }
 
 /// Takes the entries of some tables out of the frozen generation, of which nothing is committed or

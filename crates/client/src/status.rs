@@ -9,6 +9,7 @@ use crate::progress::state::State;
 use crate::schema::{self, RemoteTable};
 use crate::settings::trust;
 use crate::transport::Trust;
+use crate::upload::left_behind::{self, LeftBehind};
 use model::{
     Counter, DatabaseId, Direction, Failure, Progress, PublicationName, RemoteId, ScriptVersion,
     UserName,
@@ -160,6 +161,31 @@ pub(crate) fn pending(connection: &Connection) -> Result<Vec<PendingChange>, Fai
     Ok(changes)
 }
 
+/// The pending changes that no message takes, as the server of the last Welcome takes them.
+pub(crate) fn too_large(connection: &Connection) -> Result<LeftBehind, Failure> {
+    let _one_state = begin_read(connection)?;
+    let state = State::read(connection)?;
+    let largest = left_behind::row_bytes_max(state.frame_bytes_max);
+    let mut found = LeftBehind::default();
+    for table in schema::tables(connection)?.iter().filter(|table| table.uploads()) {
+        for reading in readings(&state) {
+            left_behind::for_each_large(connection, table, reading, largest, &mut |_, row| {
+                found.add(row);
+                Ok(())
+            })?;
+        }
+    }
+    Ok(found)
+}
+
+/// The generations that are pending: the frozen one, and the open one.
+fn readings(state: &State) -> impl Iterator<Item = Reading> {
+    let open = state.open_generation;
+    let frozen = state.frozen.map(|frozen| frozen.generation);
+    let frozen = frozen.map(|generation| Reading { generation, newer: Some(open) });
+    frozen.into_iter().chain([Reading { generation: open, newer: None }])
+}
+
 fn for_each_change(
     connection: &Connection,
     table: &RemoteTable,
@@ -169,10 +195,7 @@ fn for_each_change(
     if !table.uploads() {
         return Ok(());
     }
-    let open = state.open_generation;
-    let frozen = state.frozen.map(|frozen| (frozen.generation, Some(open)));
-    for (generation, newer) in frozen.into_iter().chain([(open, None)]) {
-        let reading = Reading { generation, newer };
+    for reading in readings(state) {
         change_log::for_each(connection, table, reading, &mut |entry| {
             let operation = match entry.change().map_err(explain)? {
                 Change::None => return Ok(()),

@@ -18,6 +18,7 @@ mod inbox;
 mod side;
 
 use crate::progress::partial::Kept;
+use crate::upload::left_behind::LeftBehind;
 pub use conversation::Conversation;
 pub use host::Event;
 pub use host::Host;
@@ -66,6 +67,8 @@ pub struct Report {
     pub took_new_identity: bool,
     /// Tables that were left out: their changes are still pending.
     pub waiting: Vec<WaitingTable>,
+    /// Rows that no message takes, and what waits with them: they are still pending.
+    pub left_behind: LeftBehind,
     /// What did not have to be downloaded again of a download that was cut before.
     pub resumed: Kept,
 }
@@ -153,6 +156,8 @@ struct Total {
     took_new_identity: bool,
     /// As the last Welcome had them.
     waiting: Vec<WaitingTable>,
+    /// Of the last upload that was frozen.
+    left_behind: LeftBehind,
     /// What was kept and is not downloaded again.
     resumed: Kept,
     /// The server did not read compressed rows after all.

@@ -11,6 +11,7 @@ use crate::progress::state::State;
 use crate::schema::change::waiting::{Names, Waiting};
 use crate::schema::{self, LocalTable, RemoteTable};
 use crate::upload::UploadFrames;
+use crate::upload::left_behind::row_bytes_max;
 use crate::upload::{Limits, Upload};
 use crate::{Components, Remote, Settings};
 use model::{
@@ -188,7 +189,7 @@ impl Site {
         let tables = self.tables();
         let remote = &mut self.remote;
         let (connection, random) = (&remote.connection, &mut remote.random);
-        progress::begin_attempt(connection, &tables, random, true).unwrap().state
+        progress::begin_attempt(connection, &tables, random, progress::Freezing::All).unwrap().state
     }
 
     /// The frozen upload, one line per row.
@@ -197,7 +198,8 @@ impl Site {
         let remote = &self.remote;
         let state = State::read(&remote.connection).unwrap();
         let (connection, spills) = (&remote.connection, &remote.spills);
-        let limits = Limits { bytes_max: None, compression: None };
+        let limits =
+            Limits { bytes_max: None, row_bytes_max: row_bytes_max(u64::MAX), compression: None };
         let upload = Upload::collect(connection, &tables, &state, spills, limits, &mut || Ok(()))
             .unwrap()
             .unwrap();

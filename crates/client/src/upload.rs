@@ -5,16 +5,17 @@
 //! sent. It is also known whether the upload is small enough to be sent with Hello.
 
 mod frames;
+mod images;
+pub(crate) mod left_behind;
 
 use crate::capture::change_log::{self, Entry, Reading};
 use crate::connection::{begin_read, explain};
 use crate::progress::state::{Frozen, State};
 use crate::schema::RemoteTable;
 pub(crate) use frames::UploadFrames;
-use model::{Code, Failure, Spill, Spills, ValueRef, write_value};
+use model::{Code, Failure, Spill, Spills};
 use protocol::{
-    Capabilities, Compression, Compressor, FRAME_BYTES_MAX, Message, Operation, RowsFrame,
-    UploadBegin, UploadEnd,
+    Capabilities, Compression, Compressor, Message, Operation, RowsFrame, UploadBegin, UploadEnd,
 };
 use rusqlite::Connection;
 use std::ops::ControlFlow::{Break, Continue};
@@ -25,10 +26,6 @@ const FRAME_BYTES: usize = 256 * 1024;
 /// … or this many rows.
 const FRAME_ROWS: u32 = 10_000;
 
-/// The largest row, in bytes as encoded; an update has two. What is missing to the limit of a
-/// frame is for the frame itself.
-const ROW_BYTES_MAX: usize = FRAME_BYTES_MAX - 64;
-
 /// An upload, ready to be sent.
 #[derive(Debug)]
 pub(crate) struct Upload {
@@ -37,8 +34,7 @@ pub(crate) struct Upload {
     parts: Vec<Spill>,
     /// Rows.
     pub(crate) rows: u64,
-    /// How its rows are compressed.
-    compression: Option<Compression>,
+    limits: Limits,
     /// All that is to be sent.
     pub(crate) bytes: u64,
 }
@@ -74,13 +70,13 @@ impl Upload {
             drop(transaction);
         }
         let Collector { rows, bytes, .. } = collector;
-        let compression = limits.compression;
-        Ok(Some(Upload { begin, parts, rows, compression, bytes }))
+        Ok(Some(Upload { begin, parts, rows, limits, bytes }))
     }
 
-    /// A server with these capabilities reads it.
-    pub(crate) fn is_readable(&self, server: Capabilities) -> bool {
-        self.compression.is_none_or(|method| server.has(method.capability()))
+    /// A server with these capabilities, which takes rows of so many bytes, reads it.
+    pub(crate) fn is_readable(&self, server: Capabilities, row_bytes_max: usize) -> bool {
+        let Limits { compression, row_bytes_max: largest, .. } = self.limits;
+        largest <= row_bytes_max && compression.is_none_or(|method| server.has(method.capability()))
     }
 
     /// It has what is frozen.
@@ -94,6 +90,8 @@ impl Upload {
 pub(crate) struct Limits {
     /// It has no more bytes.
     pub(crate) bytes_max: Option<u64>,
+    /// No row of it has more bytes as encoded; an update has two images.
+    pub(crate) row_bytes_max: usize,
     /// How its rows are compressed.
     pub(crate) compression: Option<Compression>,
 }
@@ -125,18 +123,16 @@ impl Collector<'_> {
         let Source { connection, frozen, open } = source;
         let operations = [Operation::Insert, Operation::Update, Operation::Delete];
         let compression = self.limits.compression.filter(|_| table.published.compress);
-        let new = |operation| Framing::new(table, operation, compression, self.spills);
+        let limits = Limits { compression, ..self.limits };
+        let new = |operation| Framing::new(table, operation, limits, self.spills);
         let mut batches = operations.map(new);
         let bytes_max = self.limits.bytes_max;
         let reading = Reading { generation: frozen.generation, newer: Some(*open) };
         let is_too_much = |bytes: u64| bytes_max.is_some_and(|max| bytes > max);
         let visit = &mut |entry: &Entry<'_>| {
-            let batch = match (entry.existed, entry.exists_after().map_err(explain)?) {
-                (false, false) => return Ok(Continue(())),
-                (false, true) => &mut batches[0],
-                (true, true) => &mut batches[1],
-                (true, false) => &mut batches[2],
-            };
+            let operation = images::operation(entry).map_err(explain)?;
+            let batch = batches.iter_mut().find(|it| Some(it.frame.operation) == operation);
+            let Some(batch) = batch else { return Ok(Continue(())) };
             let compressor = &mut self.compressor;
             let bytes = batch.add(entry, compressor)?;
             if bytes == 0 {
@@ -168,7 +164,7 @@ impl Collector<'_> {
 struct Framing<'a> {
     table: &'a RemoteTable,
     frame: RowsFrame,
-    compression: Option<Compression>,
+    limits: Limits,
     frames: Spill,
 }
 
@@ -176,34 +172,31 @@ impl<'a> Framing<'a> {
     fn new(
         table: &'a RemoteTable,
         operation: Operation,
-        compression: Option<Compression>,
+        limits: Limits,
         spills: &Arc<Spills>,
     ) -> Framing<'a> {
         let bytes = Vec::new();
         let frame = RowsFrame { table: table.position, operation, count: 0, bytes };
-        Framing { table, frame, compression, frames: spills.open() }
+        Framing { table, frame, limits, frames: spills.open() }
     }
 
     /// Adds one row and returns its size, which is 0 if the row is unchanged.
     fn add(&mut self, entry: &Entry<'_>, compressor: &mut Compressor) -> Result<u64, Failure> {
         let start = self.frame.bytes.len();
-        let changed = match self.frame.operation {
-            Operation::Insert | Operation::Upsert => self.write_after(entry).map(|()| true),
-            Operation::Delete => self.write_before(entry).map(|_| true),
-            Operation::Update => self.write_update(entry),
-        };
+        let (operation, largest) = (self.frame.operation, self.limits.row_bytes_max);
+        let changed = images::write(self.table, operation, entry, &mut self.frame.bytes);
         if !changed.map_err(explain)? {
             self.frame.bytes.truncate(start);
             return Ok(0);
         }
         self.frame.count += 1;
         let bytes = self.frame.bytes.len() - start;
-        if bytes > ROW_BYTES_MAX {
+        if bytes > largest {
             let key = entry.key_text().map_err(explain)?;
             let message = format!("a row of {} has {bytes} bytes", self.table.name());
             return Err(Failure::new(Code::RowTooLarge, message).table(self.table.name()).key(key));
         }
-        if start > 0 && self.frame.bytes.len() > ROW_BYTES_MAX {
+        if start > 0 && self.frame.bytes.len() > largest {
             // The rows before it go first, and this one gets a frame of its own.
             let row = self.frame.bytes.split_off(start);
             self.frame.count -= 1;
@@ -212,43 +205,6 @@ impl<'a> Framing<'a> {
             self.frame.count = 1;
         }
         Ok(bytes as u64)
-    }
-
-    /// Writes both images; false where they are the same. Values are the same exactly where their
-    /// encodings are, so nothing is read twice.
-    fn write_update(&mut self, entry: &Entry<'_>) -> rusqlite::Result<bool> {
-        let start = self.frame.bytes.len();
-        let whole = self.write_before(entry)?;
-        let middle = self.frame.bytes.len();
-        self.write_after(entry)?;
-        if whole {
-            let (old, new) = self.frame.bytes[start..].split_at(middle - start);
-            return Ok(old != new);
-        }
-        for column in 0..self.table.width() {
-            if entry.changed(column)? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// Writes the old image; false where a large column is missing in it, which did not change.
-    fn write_before(&mut self, entry: &Entry<'_>) -> rusqlite::Result<bool> {
-        let mut whole = true;
-        for column in 0..self.table.width() {
-            let value = entry.before(column)?;
-            whole &= value != ValueRef::Absent;
-            write_value(&mut self.frame.bytes, value);
-        }
-        Ok(whole)
-    }
-
-    fn write_after(&mut self, entry: &Entry<'_>) -> rusqlite::Result<()> {
-        for column in 0..self.table.width() {
-            write_value(&mut self.frame.bytes, entry.after(column)?);
-        }
-        Ok(())
     }
 
     fn is_full(&self) -> bool {
@@ -265,7 +221,7 @@ impl<'a> Framing<'a> {
         let frame = std::mem::replace(&mut self.frame, next);
         let rows_bytes = frame.bytes.len();
         let mut encoded = Message::Rows(frame).to_frame()?;
-        if let Some(method) = self.compression {
+        if let Some(method) = self.limits.compression {
             compressor.compress(method, &mut encoded)?;
         }
         let larger = encoded.len() as i64 - rows_bytes as i64;

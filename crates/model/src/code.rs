@@ -295,8 +295,12 @@ codes! {
     5007 NotARemote Remote false "`syncline sync FILE --server URL --user NAME` makes it one";
     /// Pending changes would be lost.
     5008 PendingChanges Remote false "synchronize first, or give --discard-pending";
-    /// A row is larger than `frame_bytes_max`.
-    5009 RowTooLarge Remote false "store smaller values";
+    /// A changed row is larger than a message may be: `frame_bytes_max`, or 64 MiB. An update has
+    /// the row before and the row now. The row stays pending, and if it is new also the rows that
+    /// refer to it; everything else is uploaded. It is uploaded automatically when it is small
+    /// enough, or the limit is larger.
+    5009 RowTooLarge Remote false
+        "store smaller values, or raise `frame_bytes_max` up to 64 MiB";
     /// The remote was created by another version of Syncline than this program, newer or older, and
     /// its tables of Syncline have another layout. Nothing of them was read or changed.
     5010 RemoteMadeByAnother Remote false

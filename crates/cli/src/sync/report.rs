@@ -2,6 +2,7 @@
 
 use super::summary::Summary;
 use crate::args::SyncOptions;
+use crate::remote::left_behind;
 use client::{Authentication, Report};
 use model::Failure;
 use terminal::output;
@@ -28,6 +29,7 @@ pub(super) fn told(
             waiting.table, waiting.message
         ));
     }
+    left_behind::warn(&report.left_behind);
     if options.json {
         output::json(&summary.to_json())
     } else if options.ping {

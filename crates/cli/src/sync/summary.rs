@@ -1,6 +1,7 @@
 //! What a synchronization did, as a line for people and as JSON for programs.
 
 use crate::args::SyncOptions;
+use crate::remote::left_behind;
 use client::{Kept, Report, Settings, WaitingTable};
 use model::Failure;
 use serde::Serialize;
@@ -28,6 +29,9 @@ pub(crate) struct Summary {
     /// Tables that were left out; absent where there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     waiting: Vec<WaitingSummary>,
+    /// Rows that no message takes; absent where there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    too_large: Option<Value>,
     /// What was not downloaded again of a download that was cut; absent where there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     resumed: Option<Resumed>,
@@ -125,6 +129,10 @@ impl Summary {
                 message: message.clone(),
             })
             .collect();
+        self.too_large = left_behind::json(&report.left_behind);
+        if let Some(too_large) = &mut self.too_large {
+            too_large["waiting_rows"] = report.left_behind.others.into();
+        }
         let Kept { rows, bytes } = report.resumed;
         self.resumed = (rows > 0).then_some(Resumed { rows, bytes });
         self.error = None;

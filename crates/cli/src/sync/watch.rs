@@ -38,12 +38,13 @@ pub(super) fn run(synchronizer: &mut Synchronizer, options: &SyncOptions) -> Res
             Ok(report) => {
                 backoff.succeeded();
                 summary.succeeded(&report);
-                if first || options.json || !summary.is_quiet() || !report.waiting.is_empty() {
+                let leaves_any = !report.waiting.is_empty() || !report.left_behind.is_empty();
+                if first || options.json || !summary.is_quiet() || leaves_any {
                     told(&report, options, &mut summary)?;
                 }
                 first = false;
-                // What is kept back for a table that waits is no news.
-                let kept = if report.waiting.is_empty() { 0 } else { synchronizer.pending()? };
+                // What stays here for now is no news.
+                let kept = if leaves_any { synchronizer.pending()? } else { 0 };
                 wait_for_changes(synchronizer, kept, &ended)?;
             }
             Err(failure) if failure.retry() => {

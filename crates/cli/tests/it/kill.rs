@@ -151,13 +151,14 @@ fn assert_converges(world: &World, sites: &[Site]) {
 }
 
 /// Places that only a large table reaches (`first_fill.rs`), a change of the tables
-/// (`changing_tables.rs`), a table that is left out (`left_out.rs`), a new password
-/// (`passwords.rs`), or a download that goes on (`resume.rs`).
+/// (`changing_tables.rs`), a table that is left out (`left_out.rs`), a row that is too large
+/// (`oversize.rs`), a new password (`passwords.rs`), or a download that goes on (`resume.rs`).
 const RARE_POINTS: &[&str] = &[
     "client-fill-begun",
     "client-fill-indexed",
     "client-fill-written",
     "client-kept-back",
+    "client-left-behind",
     "client-position-reached",
     "client-schema-changed",
     "client-stores-at-once",

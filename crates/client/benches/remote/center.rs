@@ -109,6 +109,7 @@ impl Conversation {
         self.say(&Message::Welcome(Welcome {
             protocol_version: hello.protocol_version,
             capabilities: protocol::Capabilities::NONE,
+            frame_bytes_max: None,
             schema_change_after_upload: false,
             unknown_tables: Vec::new(),
             kept_tables: Vec::new(),

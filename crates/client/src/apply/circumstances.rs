@@ -14,7 +14,7 @@ pub(crate) enum Uploads {
     Next,
     /// After this download.
     Later,
-    /// When the center has their table again.
+    /// When the center has their table again, or takes their row.
     WithTheirTable,
     /// Not in this synchronization, which only downloads.
     Not,

@@ -7,7 +7,7 @@ use model::{
     Counter, DatabaseId, Failure, FileSecret, Nonce, Progress, PublicationName, Receipt, RemoteId,
     ScriptVersion, UserName,
 };
-use protocol::Capabilities;
+use protocol::{Capabilities, FRAME_BYTES_MAX};
 use rusqlite::Connection;
 use rusqlite::types::{FromSql, Value};
 use std::collections::HashMap;
@@ -45,6 +45,8 @@ pub(crate) struct State {
     pub(crate) schema_fingerprint: Option<String>,
     /// How the server of the last Welcome reads compressed rows; nothing where there was none.
     pub(crate) server_capabilities: Capabilities,
+    /// The largest frame that this server takes.
+    pub(crate) frame_bytes_max: u64,
     /// Tables beyond what is published now.
     pub(crate) history: History,
     /// An attempt may have left hidden tables behind.
@@ -103,6 +105,9 @@ impl State {
             server_capabilities: Capabilities(
                 facts.take::<i64>("server_capabilities")?.unwrap_or(0).cast_unsigned(),
             ),
+            frame_bytes_max: facts
+                .take::<i64>("frame_bytes_max")?
+                .map_or(FRAME_BYTES_MAX as u64, i64::unsigned_abs),
             history: History::parse(history.as_deref())?,
             filling: facts.take(FILLING)?.unwrap_or(false),
         })

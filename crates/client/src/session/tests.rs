@@ -20,6 +20,7 @@ fn answer(upload: UploadState, schema_change_follows: bool) -> Welcome {
         script_version: None,
         protocol_version: 2,
         capabilities: protocol::Capabilities::NONE,
+        frame_bytes_max: None,
         schema_change_after_upload: false,
         unknown_tables: Vec::new(),
         kept_tables: Vec::new(),

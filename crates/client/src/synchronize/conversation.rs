@@ -210,7 +210,7 @@ impl Conversation {
                 let message = format!("the server asked for the upload {REQUESTS_MAX} times");
                 Err(Failure::new(Code::UploadAskedAgain, message))
             }
-            Ok(Wish::End { .. }) => self.report(remote).map(Next::Done),
+            Ok(Wish::End { .. }) => Ok(Next::Done(Box::new(self.report(remote)?))),
             Err(failure) => {
                 attempt.save_what_is_known(remote);
                 drop(attempt);
@@ -279,6 +279,7 @@ impl Conversation {
             authentication: total.authentication.map(Box::new),
             took_new_identity: total.took_new_identity,
             waiting: total.waiting,
+            left_behind: total.left_behind,
             resumed: total.resumed,
         })
     }

@@ -42,7 +42,7 @@ pub enum Next {
         until_ms: u64,
     },
     /// Ends the connection: the synchronization has succeeded.
-    Done(Report),
+    Done(Box<Report>),
 }
 
 /// What a host does while a step takes its time.

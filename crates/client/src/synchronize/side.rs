@@ -12,9 +12,9 @@ use crate::apply::download::Download;
 use crate::apply::{self, Applied};
 use crate::fail_point::fail_point;
 use crate::moment::iso_utc;
-use crate::progress;
 use crate::progress::partial::{self, Kept};
 use crate::progress::state::{Frozen, State};
+use crate::progress::{self, Freezing};
 use crate::schema::{self, RemoteTable};
 use crate::session::Instruction;
 use crate::settings::{self, Settings};
@@ -98,8 +98,15 @@ impl Side {
             settings::remember(&remote.connection, &identity)?;
         }
         let (connection, random) = (&remote.connection, &mut remote.random);
-        let progress::BegunAttempt { mut state, outcome_unknown, postponed } =
-            progress::begin_attempt(connection, &tables, random, uploads(mode))?;
+        let freezing = match uploads(mode) {
+            true => Freezing::All,
+            false => Freezing::Nothing,
+        };
+        let progress::BegunAttempt { mut state, outcome_unknown, postponed, left_behind } =
+            progress::begin_attempt(connection, &tables, random, freezing)?;
+        if !outcome_unknown {
+            scene.total.left_behind = left_behind;
+        }
         if state.filling {
             apply::first_fill::clear(connection)?;
         }
@@ -162,6 +169,11 @@ impl Side {
     /// or receives tables as a whole.
     pub(super) fn is_unfinished(&self) -> bool {
         self.postponed || self.receives_anew
+    }
+
+    /// Changes stay pending that another attempt would not upload either.
+    fn leaves_any(&self, total: &Total) -> bool {
+        !self.kept.is_empty() || !total.left_behind.is_empty()
     }
 
     /// Performs an instruction of the session.
@@ -289,7 +301,7 @@ impl Side {
             spills: &scene.remote.spills,
             uploads: match scene.request.mode {
                 Mode::Full if self.postponed => Uploads::Later,
-                Mode::Full if !self.kept.is_empty() => Uploads::WithTheirTable,
+                Mode::Full if self.leaves_any(scene.total) => Uploads::WithTheirTable,
                 Mode::Full => Uploads::Next,
                 Mode::DownloadOnly | Mode::UploadOnly | Mode::Ping => Uploads::Not,
             },

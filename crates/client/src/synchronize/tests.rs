@@ -3,6 +3,7 @@
 mod download_only;
 mod faults;
 mod followed;
+mod left_behind;
 mod lost_inserts;
 mod names;
 mod only_uploaded;
@@ -389,22 +390,6 @@ fn what_the_application_writes_meanwhile_is_uploaded_by_the_next_synchronization
     .unwrap();
     assert_eq!(center.rows("SELECT * FROM t"), ["1, 'first'"]);
     assert_eq!(rows(&site), ["1, 'second'"]);
-    sync(&mut site, &center).unwrap();
-    assert_equal(&site, &center);
-}
-
-// S11
-#[test]
-fn a_row_above_the_limit_is_named_and_nothing_of_the_upload_is_sent() {
-    let center = center();
-    let mut site = joined(&center);
-    site.write("INSERT INTO t VALUES (7, zeroblob(70000000)), (8, 'eight')");
-    let failure = sync(&mut site, &center).unwrap_err();
-    assert_eq!(failure.code(), Code::RowTooLarge);
-    assert_eq!((failure.table_name(), failure.row_key()), (Some("t"), Some("id = 7")));
-    assert_eq!(commits(&center), []);
-    assert!(!site.remote.status().unwrap().outcome_unknown, "nothing left, so it is known");
-    site.write("UPDATE t SET v = 'small' WHERE id = 7");
     sync(&mut site, &center).unwrap();
     assert_equal(&site, &center);
 }

@@ -39,7 +39,7 @@ pub(crate) fn synchronize(
                 Err(failure) => Event::Unsent(failure),
             },
             Next::Wait { .. } => buffer.receive(&mut *line.transport),
-            Next::Done(report) => return Ok(report),
+            Next::Done(report) => return Ok(*report),
         };
     }
 }

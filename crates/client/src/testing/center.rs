@@ -60,7 +60,7 @@ impl Center {
     fn start(database: &[u8]) -> Center {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(file(folder.path()), database).unwrap();
-        let server = start(folder.path());
+        let server = start(folder.path(), protocol::FRAME_BYTES_MAX);
         let proxy = Proxy::new(&server.addresses()[0]);
         proxy.beat(true);
         let server = RefCell::new(Some(server));
@@ -133,7 +133,17 @@ impl Center {
         self.stop();
         settle_log(&self.file());
         std::fs::write(self.file(), copy).unwrap();
-        let server = start(self.folder.path());
+        self.serve(protocol::FRAME_BYTES_MAX);
+    }
+
+    /// From now on its server takes no larger frames.
+    pub(crate) fn limit_frames(&self, bytes_max: usize) {
+        self.stop();
+        self.serve(bytes_max);
+    }
+
+    fn serve(&self, frame_bytes_max: usize) {
+        let server = start(self.folder.path(), frame_bytes_max);
         self.proxy.lead_to(&server.addresses()[0]);
         *self.server.borrow_mut() = Some(server);
     }
@@ -210,13 +220,14 @@ fn settle_log(file: &Path) {
     open(file).query_row(to_file, [], |_| Ok(())).unwrap();
 }
 
-fn start(folder: &Path) -> server::Server {
+fn start(folder: &Path, frame_bytes_max: usize) -> server::Server {
     let config = server::Config {
         listen: vec!["tcp://127.0.0.1:0".into()],
         workers: 1,
         password_hashes_max: 1,
         spill_dir: Some(folder.to_owned()),
         drain_timeout_s: 0,
+        frame_bytes_max,
         ..server::Config::default()
     };
     let components = server::Components::system(&config).unwrap();

@@ -17,6 +17,9 @@ pub struct Welcome {
     /// that travels with Hello.
     #[serde(default)]
     pub capabilities: Capabilities,
+    /// The largest frame that the server takes, where that is less than any client sends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frame_bytes_max: Option<u64>,
     /// The consolidated database behind it.
     pub database_id: DatabaseId,
     /// The last upload of this remote that is committed, when the client did not know it.

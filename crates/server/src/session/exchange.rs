@@ -14,8 +14,8 @@ use consolidated::{
 };
 use model::{Failure, Progress};
 use protocol::{
-    Authentication, Capabilities, Compression, Hello, Message, Mode, PROTOCOL_VERSION,
-    RenamedTable, SchemaChange, UploadState, Welcome,
+    Authentication, Capabilities, Compression, FRAME_BYTES_MAX, Hello, Message, Mode,
+    PROTOCOL_VERSION, RenamedTable, SchemaChange, UploadState, Welcome,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -117,6 +117,7 @@ impl Exchange<'_> {
         self.connection.queue(&Message::Welcome(Welcome {
             protocol_version: PROTOCOL_VERSION,
             capabilities: Compression::capabilities(&self.shared.config.now().compression),
+            frame_bytes_max: self.told_frame_bytes_max(),
             schema_change_after_upload: held.is_some() && self.hello.mode == Mode::Full,
             unknown_tables: held.map_or_else(Vec::new, |held| held.unknown.clone()),
             kept_tables: self.kept_tables(),
@@ -135,6 +136,12 @@ impl Exchange<'_> {
             self.connection.queue(&change)?;
         }
         Ok(())
+    }
+
+    /// The limit that a client does not know by itself.
+    fn told_frame_bytes_max(&self) -> Option<u64> {
+        let largest = self.shared.config.now().frame_bytes_max;
+        (largest < FRAME_BYTES_MAX).then_some(largest as u64)
     }
 
     /// Gives the user another password, which counts before Welcome says so. If that is lost, the

@@ -211,7 +211,7 @@ impl Talk {
             let next = self.conversation.step(remote, event, &mut self.line);
             self.event = match next {
                 Err(failure) => return self.line.last(Err(failure)),
-                Ok(Next::Done(report)) => return self.line.last(Ok(report)),
+                Ok(Next::Done(report)) => return self.line.last(Ok(*report)),
                 Ok(Next::Connect { at_ms }) => self.line.connect(at_ms).await,
                 Ok(Next::Send(bytes)) => {
                     self.line.unsent.extend_from_slice(&bytes);

@@ -68,7 +68,7 @@ impl Talk {
             let next = self.conversation.step(remote, event, &mut self.line);
             self.event = match next {
                 Err(failure) => return Reached::End(Err(failure)),
-                Ok(Next::Done(report)) => return Reached::End(Ok(Box::new(report))),
+                Ok(Next::Done(report)) => return Reached::End(Ok(report)),
                 Ok(Next::Connect { at_ms }) => {
                     let wait_ms = at_ms.saturating_sub(clock.monotonic_ms());
                     std::thread::sleep(Duration::from_millis(wait_ms).min(PATIENCE));

@@ -57,7 +57,7 @@ impl App {
                 Next::Connect { .. } => socket.connect(),
                 Next::Send(bytes) => socket.send(&bytes),
                 Next::Wait { .. } => socket.wait(),
-                Next::Done(report) => return Some(report),
+                Next::Done(report) => return Some(*report),
             };
         }
         None

@@ -252,3 +252,57 @@ fn kept(world: &World, _running: &Server) -> i64 {
     );
     world.center_count(&sql)
 }
+
+// S1, S11: one row stopped everything, in both directions and for ever.
+#[test]
+fn a_changed_row_that_is_too_large_stays_pending_and_everything_else_crosses() {
+    for world in worlds() {
+        let server = world.serve();
+        world.sync("ann", &server);
+        let at_ann = world.remote("ann");
+        let large = "x".repeat(LARGE);
+        harness::sql(
+            &at_ann,
+            &format!(
+                "INSERT INTO doc VALUES (3, '{large}'); INSERT INTO page VALUES (30, 3, 0);
+                 INSERT INTO word VALUES (300, 30); INSERT INTO other VALUES (2, 2)"
+            ),
+        );
+        for point in ["client-left-behind", "client-upload-sent", "client-upload-committed"] {
+            world.center_sql("UPDATE other SET n = n + 1 WHERE id = 1");
+            let killed = if cfg!(feature = "fail-points") { Some(point) } else { None };
+            let point = killed.map(|point| format!("{point}=panic"));
+            let outcome = world.try_sync("ann", &server, point.as_deref());
+            assert_eq!(outcome.code == Some(0), killed.is_none());
+            harness::sql(&at_ann, "UPDATE doc SET text = text || 'x' WHERE id = 3");
+        }
+        for _ in 0..2 {
+            let outcome = world.try_sync("ann", &server, None);
+            assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+            let words = "a changed row of doc (id = 3) has 70010 bytes of at most 65472";
+            assert!(outcome.stderr.contains(&format!("warning: E5009: {words}")));
+            assert!(outcome.stderr.contains("with them wait 2 rows"), "{}", outcome.stderr);
+        }
+        let told = world.sync("ann", &server);
+        let row = serde_json::json!({
+            "table": "doc", "key": "id = 3", "bytes": 70_010, "bytes_max": 65_472,
+        });
+        assert_eq!(told["too_large"]["rows"], serde_json::json!([row]));
+        assert_eq!(told["too_large"]["waiting_rows"], 2);
+        let status = world.syncline.ok(&["remote", "status", at_ann.to_str().unwrap(), "--json"]);
+        let status: Value = serde_json::from_str(&status).unwrap();
+        assert_eq!(status["too_large"]["rows"], serde_json::json!([row]));
+        assert_eq!(
+            (&status["too_large"]["code"], &status["pending"]),
+            (&"E5009".into(), &3.into())
+        );
+        assert_eq!(query(&at_ann, "SELECT n FROM other ORDER BY id"), [["4"], ["2"]]);
+        assert_eq!(world.center_count("SELECT count(*) FROM other"), 2);
+        assert_eq!(world.center_count("SELECT count(*) FROM page"), 2);
+
+        harness::sql(&at_ann, "UPDATE doc SET text = 'short' WHERE id = 3");
+        let told = world.sync("ann", &server);
+        assert_eq!((&told["uploaded"]["inserts"], &told["too_large"]), (&3.into(), &Value::Null));
+        world.assert_converged(&["ann"]);
+    }
+}

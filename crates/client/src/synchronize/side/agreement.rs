@@ -11,7 +11,9 @@ use crate::schema;
 use crate::schema::change::waiting::{Names, Waiting};
 use crate::synchronize::Step;
 use model::{Code, Failure, Progress};
-use protocol::{Capabilities, LastUpload, Mode, SchemaChange, UploadState, Welcome};
+use protocol::{
+    Capabilities, FRAME_BYTES_MAX, LastUpload, Mode, SchemaChange, UploadState, Welcome,
+};
 
 impl Side {
     /// Records what Welcome says, as far as it is news.
@@ -49,7 +51,7 @@ impl Side {
         if scene.request.mode == Mode::Ping {
             return Ok(());
         }
-        self.get_to_know(scene, welcome.capabilities)?;
+        self.get_to_know(scene, welcome.capabilities, welcome.frame_bytes_max)?;
         if self.state.synchronized_user.as_ref() != Some(scene.user) {
             facts::set(&scene.remote.connection, "synchronized_user", scene.user.as_str())
                 .map_err(explain)?;
@@ -74,14 +76,24 @@ impl Side {
         Ok(())
     }
 
-    /// Records what the server can do, so that the next Hello suits it.
-    fn get_to_know(&mut self, scene: &Scene<'_>, can: Capabilities) -> Result<(), Failure> {
-        if can == self.state.server_capabilities {
-            return Ok(());
+    /// Records what the server can do and takes, so that the next Hello suits it.
+    fn get_to_know(
+        &mut self,
+        scene: &Scene<'_>,
+        can: Capabilities,
+        frame_bytes_max: Option<u64>,
+    ) -> Result<(), Failure> {
+        let connection = &scene.remote.connection;
+        if can != self.state.server_capabilities {
+            self.state.server_capabilities = can;
+            facts::set(connection, "server_capabilities", can.0.cast_signed()).map_err(explain)?;
         }
-        self.state.server_capabilities = can;
-        facts::set(&scene.remote.connection, "server_capabilities", can.0.cast_signed())
-            .map_err(explain)
+        let largest = frame_bytes_max.unwrap_or(FRAME_BYTES_MAX as u64);
+        if largest != self.state.frame_bytes_max {
+            self.state.frame_bytes_max = largest;
+            facts::set(connection, "frame_bytes_max", largest.cast_signed()).map_err(explain)?;
+        }
+        Ok(())
     }
 
     /// The server does not know these tables, so it cannot accept their pending changes. It skipped
@@ -134,7 +146,7 @@ impl Side {
         change: &SchemaChange,
     ) -> Result<(), Failure> {
         // Changes that had to wait for a download, or still wait, would block this change forever.
-        let waiting = match self.postponed || !self.kept.is_empty() {
+        let waiting = match self.postponed || self.leaves_any(scene.total) {
             true => {
                 self.drop_committed(scene.remote)?;
                 Waiting::CarriedOver(Names::Told)

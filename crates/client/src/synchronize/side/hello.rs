@@ -5,8 +5,8 @@ use super::{Greeting, Scene, Side, uploads};
 use crate::connection::damaged;
 use crate::progress;
 use crate::schema::RemoteTable;
+use crate::upload::Upload;
 use crate::upload::UploadFrames;
-use crate::upload::{Limits, Upload};
 use model::Failure;
 use protocol::{
     Capabilities, Compression, Credential, FormerWatermark, Hello, LastUpload, MAGIC, Message,
@@ -67,7 +67,7 @@ impl Side {
         }
         // A server that turns out to read it no more gets another upload after Welcome.
         let bytes_max = Some(COLLECTED_BEFORE_HELLO_BYTES_MAX);
-        let limits = Limits { bytes_max, compression: self.compression(scene) };
+        let limits = self.limits(scene, bytes_max);
         match self.collect_or_take_back(scene, limits)? {
             Collected::Whole(upload) => Ok(Some(upload)),
             Collected::TooLarge => Ok(None),

@@ -1,11 +1,12 @@
 //! The upload of an attempt, until it is ready to be sent.
 
 use super::{Ready, Scene, Side, require_download};
+use crate::Remote;
 use crate::connection::{begin_immediate, explain};
 use crate::fail_point::fail_point;
-use crate::progress;
-use crate::upload::UploadFrames;
-use crate::upload::{Limits, Upload};
+use crate::progress::{self, Freezing};
+use crate::upload::left_behind::{Fitting, row_bytes_max};
+use crate::upload::{Limits, Upload, UploadFrames};
 use model::{Code, Failure};
 use protocol::{Compression, Message};
 
@@ -15,7 +16,7 @@ const HEARTBEAT_INTERVAL_MS: u64 = 15_000;
 /// What came of collecting an upload.
 pub(super) enum Collected {
     Whole(Upload),
-    /// It has more bytes than were allowed.
+    /// It has more bytes than were allowed, or a row has.
     TooLarge,
     /// A heartbeat could not be sent meanwhile.
     Unsent(Failure),
@@ -45,18 +46,13 @@ impl Side {
     /// The same, before its frames are made.
     pub(super) fn whole_upload(&mut self, scene: &mut Scene<'_>) -> Result<Whole, Failure> {
         if self.state.frozen.is_none() {
-            let remote = &mut *scene.remote;
-            let (connection, random) = (&remote.connection, &mut remote.random);
-            let attempt = progress::begin_attempt(connection, &self.tables, random, true)?;
-            require_download(attempt.postponed, scene.request.mode)?;
-            self.postponed = attempt.postponed;
-            self.state = attempt.state;
+            self.freeze(scene, false)?;
         }
         self.keep_back(scene)?;
         if let Some(upload) = self.collected_already() {
             return Ok(Whole::Upload(upload));
         }
-        let limits = Limits { bytes_max: None, compression: self.compression(scene) };
+        let limits = self.limits(scene, None);
         match self.collect_or_take_back(scene, limits)? {
             Collected::Whole(upload) => Ok(Whole::Upload(upload)),
             Collected::Unsent(failure) => Ok(Whole::Unsent(failure)),
@@ -67,10 +63,31 @@ impl Side {
         }
     }
 
-    /// How rows are compressed that are uploaded: as the server of the last Welcome reads them.
-    pub(super) fn compression(&self, scene: &Scene<'_>) -> Option<Compression> {
+    /// What an upload may consist of: what the server of the last Welcome reads.
+    pub(super) fn limits(&self, scene: &Scene<'_>, bytes_max: Option<u64>) -> Limits {
         let (total, server) = (&scene.total, self.state.server_capabilities);
-        Compression::agreed(&scene.remote.compression, server).filter(|_| !total.uncompressed)
+        let compression = Compression::agreed(&scene.remote.compression, server);
+        Limits {
+            bytes_max,
+            row_bytes_max: row_bytes_max(self.state.frame_bytes_max),
+            compression: compression.filter(|_| !total.uncompressed),
+        }
+    }
+
+    /// Freezes what is pending, or of that what fits.
+    fn freeze(&mut self, scene: &mut Scene<'_>, what_fits: bool) -> Result<(), Failure> {
+        let Remote { connection, random, spills, .. } = &mut *scene.remote;
+        let row_bytes_max = row_bytes_max(self.state.frame_bytes_max);
+        let freezing = match what_fits {
+            true => Freezing::WhatFits(Fitting { row_bytes_max, spills }),
+            false => Freezing::All,
+        };
+        let attempt = progress::begin_attempt(connection, &self.tables, random, freezing)?;
+        require_download(attempt.postponed, scene.request.mode)?;
+        self.postponed = attempt.postponed;
+        self.state = attempt.state;
+        scene.total.left_behind = attempt.left_behind;
+        Ok(())
     }
 
     /// Removes changes of tables that wait at the center from the upload. Nothing of it has left,
@@ -87,13 +104,25 @@ impl Side {
         Ok(())
     }
 
-    /// The upload. Where it cannot be sent, for a row that is too large, nothing of it has left.
+    /// The upload. Where it cannot be sent, nothing of it has left. Where only rows that are too
+    /// large are in the way, it is made without them.
     pub(super) fn collect_or_take_back(
         &mut self,
         scene: &mut Scene<'_>,
         limits: Limits,
     ) -> Result<Collected, Failure> {
-        let collected = self.collect(scene, limits);
+        let mut collected = self.collect(scene, limits);
+        if matches!(&collected, Err(failure) if failure.code() == Code::RowTooLarge) {
+            if limits.bytes_max.is_some() {
+                // Welcome says how much the server takes today.
+                return Ok(Collected::TooLarge);
+            }
+            self.take_back(scene)?;
+            self.freeze(scene, true)?;
+            fail_point!("client-left-behind");
+            self.keep_back(scene)?;
+            collected = self.collect(scene, limits);
+        }
         if matches!(collected, Err(_) | Ok(Collected::Unsent(_))) && !self.upload_sent {
             self.take_back(scene)?;
         }
@@ -141,11 +170,11 @@ impl Side {
     }
 
     /// What was collected before Hello, where it is still what is to be uploaded: C2 sees to its
-    /// content, but the schema may have changed since, or the frozen set, or how the server reads
-    /// compressed rows.
+    /// content, but the schema may have changed since, or the frozen set, or what the server reads.
     fn collected_already(&mut self) -> Option<Upload> {
         let (frozen, server) = (self.state.frozen?, self.state.server_capabilities);
         let upload = self.collected.take().filter(|upload| upload.is_of(frozen))?;
-        upload.is_readable(server).then_some(upload)
+        let largest = row_bytes_max(self.state.frame_bytes_max);
+        upload.is_readable(server, largest).then_some(upload)
     }
 }

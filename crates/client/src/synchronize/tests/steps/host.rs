@@ -78,7 +78,7 @@ pub(super) fn drive(
         }
         let next = match next {
             Ok(Next::Done(report)) => {
-                driven.result = Some(Ok(report));
+                driven.result = Some(Ok(*report));
                 return driven;
             }
             Err(failure) => {
