@@ -2,9 +2,10 @@
 //!
 //! The backends look the row up and run the rule of the table. What the row is, is decided here.
 
+use crate::sync_model::ConflictRule;
 use crate::synchronization::change::Change;
 use crate::upload::uploaded_row::UploadedRow;
-use model::{Code, Failure};
+use model::{Code, Failure, RowReader};
 
 /// What an uploaded row that was not applied is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,7 +109,29 @@ pub(crate) fn agrees(row: &UploadedRow<'_>, now: Option<&[u8]>) -> bool {
     }
 }
 
-/// Why a new row is rejected that met another one with its key, and is not what is there now.
+/// Whether a new row that met another one with its key has lost something to it. The other one was
+/// `now` before the rule has decided, and is `result`. That need not be letter by letter what was
+/// sent where the new row has won: the database may spell it in its own way, or a trigger.
+pub(crate) fn gives_way(
+    row: &UploadedRow<'_>,
+    (now, result): (Option<&[u8]>, Option<&[u8]>),
+    rule: &str,
+) -> Result<bool, Failure> {
+    let (Some(now), Some(result)) = (now, result) else { return Ok(false) };
+    if now == result || rule != ConflictRule::Merge.to_string() {
+        return Ok(now == result);
+    }
+    let (mut before, mut after) = (RowReader::new(now), RowReader::new(result));
+    for new in &row.new {
+        let (before, after) = (before.value()?, after.value()?);
+        if after.identical(before) && !after.identical(*new) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Why a new row is rejected that gives way to another one with its key.
 pub(crate) fn key_is_taken() -> (Code, String) {
     (Code::RowKeyTaken, "another row with this key was at the center before".to_owned())
 }

@@ -177,3 +177,41 @@ fn any_foreign_key_leads_to_what_belongs_to_the_loser() {
         assert_eq!(center.list("SELECT id AS v FROM visit ORDER BY id"), "2", "{backend:?}");
     });
 }
+
+// A winner is not rejected because a trigger spells it otherwise, and a row that only fills empty
+// columns has lost nothing.
+#[test]
+fn a_row_that_is_stored_in_other_words_has_not_lost() {
+    let note = |id: i64, a: &str, b: &str| Upload::Insert("note", vec![int(id), text(a), text(b)]);
+    Backend::each(|backend| {
+        let trigger = backend.pick(
+            "CREATE TRIGGER loud AFTER UPDATE OF a ON note WHEN NEW.a <> upper(NEW.a)
+                 BEGIN UPDATE note SET a = upper(a) WHERE id = NEW.id; END;",
+            "CREATE FUNCTION loud() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                 NEW.a := upper(NEW.a); RETURN NEW; END $$;
+             CREATE TRIGGER loud BEFORE UPDATE ON note FOR EACH ROW EXECUTE FUNCTION loud();",
+        );
+        let schema = format!(
+            "CREATE TABLE note (id INTEGER PRIMARY KEY, a TEXT, b TEXT);
+             CREATE TABLE line (id TEXT PRIMARY KEY, note INTEGER REFERENCES note); {trigger}"
+        );
+        for (rule, sent, told) in [
+            ("\"remote_wins\"", note(1, "mine", "b"), vec![]),
+            ("\"merge\"", note(1, "MINE", "theirs"), vec![]),
+            ("\"merge\"", note(1, "MINE", "b"), vec!["line 'x' E7008", "note 1 E7007"]),
+        ] {
+            let tables = format!("[table.note]\nconflict = {rule}\n[table.line]\n");
+            let mut center = Center::on(backend, &schema, &tables);
+            let mut remote = Remote::new("r");
+            center.synchronize(&mut remote, &[]);
+            center.foreign("INSERT INTO note VALUES (1, NULL, 'theirs')");
+            let line = Upload::Insert("line", vec![text("x"), int(1)]);
+            let (applied, download) = center.synchronize(&mut remote, &[sent, line]);
+            assert_eq!(applied.conflicts, 1, "{backend:?} {rule}");
+            assert_eq!(rejects(&download), told, "{backend:?} {rule}");
+            let stored = center.list("SELECT a || '-' || b AS v FROM note");
+            let wanted = if rule == "\"merge\"" { "MINE-theirs" } else { "MINE-b" };
+            assert_eq!(stored, wanted, "{backend:?} {rule}");
+        }
+    });
+}

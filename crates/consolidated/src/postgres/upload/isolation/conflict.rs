@@ -13,7 +13,9 @@ use crate::postgres::upload::stop::Stop;
 use crate::synchronization::change::Change;
 use crate::upload::halving;
 use crate::upload::uploaded_row::resolution_of;
-use crate::upload::verdict::{Found, Verdict, agrees, is_outside, key_is_taken, leads_outside};
+use crate::upload::verdict::{
+    Found, Verdict, agrees, gives_way, is_outside, key_is_taken, leads_outside,
+};
 use std::collections::HashSet;
 
 /// Resolves `group`. Two sides that did the same are no conflict.
@@ -153,9 +155,11 @@ fn settle(isolation: &mut Isolation<'_, '_>, group: Group, now: &Images) -> Resu
         let now = now.get(&key).map(Vec::as_slice);
         let result = after.get(&key).map(Vec::as_slice);
         isolation.conflict(table, change, bytes, now, result)?;
+        let rule = &isolation.table(table).deployed.conflict_rule;
+        let lost = change == Change::Insert && gives_way(&row, (now, result), rule)?;
         match agrees(&row, result) {
             true => isolation.echo(table, change, std::slice::from_ref(bytes))?,
-            false if change == Change::Insert => {
+            false if lost => {
                 isolation.reject(table, change, bytes, key_is_taken())?;
             }
             false => isolation.owe(table, change, bytes)?,
