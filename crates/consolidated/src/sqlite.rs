@@ -17,6 +17,7 @@ mod download;
 mod errors;
 mod identity;
 mod incarnation;
+mod owners_fault;
 mod query;
 mod reader;
 mod serve_lock;

@@ -461,7 +461,9 @@ codes! {
 
     /// The row would break a UNIQUE constraint of the consolidated database.
     7001 RowNotUnique Remote false "change the value, then synchronize again";
-    /// The row breaks a CHECK or NOT NULL constraint of the consolidated database.
+    /// The row breaks a CHECK or NOT NULL constraint of the consolidated database. Or SQLite cannot
+    /// run what the database has there, such as a trigger that calls a function of an application;
+    /// `syncline check` names it.
     7002 RowRefused Remote false "change the value, then synchronize again";
     /// The row refers to a row that does not exist, or other rows refer to the deleted row.
     7003 RowReferences Remote false "the other row was deleted in the meantime, or never arrived";

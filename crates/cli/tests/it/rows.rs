@@ -1,5 +1,6 @@
 //! Single rows: which remotes receive them, and what becomes of those that fail.
 
+mod applications;
 mod key_changes;
 mod latest;
 mod owed_rows;

@@ -45,8 +45,10 @@ pub(super) fn deploy(
         // Only now all objects exist that scripts name.
         let mut mistakes = std::mem::take(&mut plan.mistakes);
         mistakes.extend(validate::mistakes(&work.transaction, plan)?);
+        mistakes.extend(validate::unreadable(&work.transaction, plan)?);
         own::refused(&mistakes)?;
         plan.notices.extend(validate::warnings(&work.transaction, plan)?);
+        plan.notices.extend(validate::unwritable(&work.transaction, plan)?);
         match work.statements.is_empty() {
             true => Ok(()),
             false => {

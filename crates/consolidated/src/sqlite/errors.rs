@@ -1,5 +1,6 @@
 //! The meaning of SQLite's errors, with the one who must act.
 
+use super::owners_fault::owners_fault;
 use model::{Code, Failure};
 use rusqlite::{Connection, Error, ErrorCode, ffi};
 
@@ -50,7 +51,8 @@ impl RowFault {
 /// The fault of the row for which `sql` was run, or the failure of everything.
 ///
 /// Rows are to blame for constraints, and for what an expression says while it runs. Disk, memory,
-/// locks, rights, damage and missing objects are not faults of a row.
+/// locks, rights, damage and missing objects are not faults of a row. But a row pays for what the
+/// owner has made of its table, if SQLite cannot run that here: all others go on.
 pub(super) fn row_fault(
     connection: &Connection,
     error: Error,
@@ -58,6 +60,9 @@ pub(super) fn row_fault(
     table: &str,
     event: &str,
 ) -> Result<(RowFault, String), Failure> {
+    if let Some(message) = owners_fault(connection, &error, sql) {
+        return Ok((RowFault::Refused(Code::RowRefused), message));
+    }
     let Error::SqliteFailure(inner, message) = &error else {
         return Err(script_failed(error, table, event));
     };
@@ -140,10 +145,9 @@ mod tests {
             .execute_batch("CREATE TABLE doc (id INTEGER PRIMARY KEY, body TEXT NOT NULL)")
             .and_then(|()| connection.execute_batch(before))
             .unwrap();
-        let error = match connection.prepare(INSERT) {
-            Ok(mut statement) => statement.execute([value]).unwrap_err(),
-            Err(error) => return Err(script_failed(error, "doc", "upload_insert").code()),
-        };
+        let prepared = connection.prepare(INSERT);
+        let error =
+            prepared.and_then(|mut statement| statement.execute([value])).map(drop).unwrap_err();
         row_fault(&connection, error, INSERT, "doc", "upload_insert")
             .map(|(fault, _)| fault)
             .map_err(|failure| failure.code())
@@ -169,6 +173,9 @@ mod tests {
             ("SELECT zeroblob(3000000000) IS NULL", Code::RowRefused),
             ("UPDATE doc SET id = 'x'", Code::RowRefused),
             ("UPDATE doc SET body = NULL", Code::RowRefused),
+            ("SELECT nowhere(NEW.id)", Code::RowRefused),
+            ("INSERT INTO gone VALUES (1)", Code::RowRefused),
+            ("UPDATE doc SET gone = 1", Code::RowRefused),
             ("SELECT RAISE(ABORT, 'no')", Code::RowVetoed),
             ("SELECT RAISE(FAIL, 'no')", Code::RowVetoed),
             ("SELECT RAISE(ROLLBACK, 'no')", Code::RowVetoed),
@@ -179,9 +186,11 @@ mod tests {
         for (before, code) in [
             ("PRAGMA max_page_count = 20", Code::DatabaseDiskFull),
             ("PRAGMA query_only = ON", Code::DatabaseUnavailable),
-            (&trigger("SELECT nowhere(NEW.id)"), Code::ScriptFailed),
-            (&trigger("INSERT INTO gone VALUES (1)"), Code::ScriptFailed),
-            (&trigger("UPDATE doc SET gone = 1"), Code::ScriptFailed),
+            ("ALTER TABLE doc RENAME TO doc_2", Code::ScriptFailed),
+            (
+                &format!("{}; ALTER TABLE doc RENAME TO doc_2", trigger("SELECT 1")),
+                Code::ScriptFailed,
+            ),
         ] {
             assert_eq!(inserting(before, &large), Err(code), "{before}");
         }

@@ -15,6 +15,7 @@ mod orphans;
 mod own_rows;
 mod own_scripts;
 mod own_scripts_postgres;
+mod owners_faults;
 mod script_faults;
 mod shapes;
 mod shortfalls_postgres;

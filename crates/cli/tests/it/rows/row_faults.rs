@@ -126,10 +126,10 @@ fn whoever_shares_a_transaction_that_a_row_ends_loses_nothing() {
     world.assert_converged(&names);
 }
 
-// S2, S11: what the owner of the database has to mend rejects nothing: a day's work would be gone
-// from the remotes.
+// S4, S11: what the owner of the database has to mend stops the rows that need it, which stay at
+// the remote with the reason, and no others.
 #[test]
-fn what_is_no_rows_fault_fails_the_upload_and_rejects_nothing() {
+fn what_only_the_owner_can_mend_rejects_the_rows_that_need_it() {
     let (world, server) = docs();
     let remote = world.remote("ann");
     let cases = [
@@ -139,13 +139,22 @@ fn what_is_no_rows_fault_fails_the_upload_and_rejects_nothing() {
         "INSERT INTO audit VALUES (NEW.id)",
     ];
     for (number, body) in cases.into_iter().enumerate() {
-        sql(&remote, &format!("INSERT INTO abort VALUES (5{number}, 1, '{{}}')"));
+        let rows = format!(
+            "INSERT INTO abort VALUES (5{number}, 1, '{{}}');
+             INSERT INTO plain VALUES (5{number}, 1, '{{}}');
+             UPDATE abort SET body = '{number}' WHERE id = 1"
+        );
+        sql(&remote, &rows);
         world
             .center_sql(&format!("CREATE TRIGGER spoilt BEFORE INSERT ON abort BEGIN {body}; END"));
-        world.sync_fails("ann", &server, "E3006");
-        assert_eq!(rejected(&world), 0, "{body}");
+        assert_eq!(world.sync("ann", &server)["rejected"], 1, "{body}");
+        assert_eq!(rejected(&world), number as i64 + 1, "{body}");
+        let arrived = format!("SELECT count(*) FROM abort WHERE body = '{number}'");
+        assert_eq!(world.center_count(&arrived), 1, "{body}");
         world.center_sql("DROP TRIGGER spoilt");
-        assert_eq!(world.sync("ann", &server)["rejected"], 0, "{body}");
+        let kept = format!("SELECT count(*) FROM syncline_reject WHERE row LIKE '%5{number}%'");
+        assert_eq!(count(&remote, &kept), 1, "{body}");
+        world.sync("ann", &server);
         world.assert_converged(&["ann"]);
     }
 }

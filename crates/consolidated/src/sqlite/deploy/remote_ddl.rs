@@ -2,11 +2,14 @@
 //!
 //! If the whole table is published, its own text is used, so that checks, collations, generated
 //! columns and so on are unchanged. If columns or foreign keys are left out, the text is made from
-//! SQLite's description of the table.
+//! SQLite's description of the table. So it is where the text has functions or collations of an
+//! application: remotes could not write to such a table.
 
 use crate::deploy::{ForeignKey, TableFacts};
 use crate::quote::{ident, idents};
 use crate::sqlite::deploy::tables::UserTable;
+use rusqlite::Connection;
+
 /// The statements, and what was left out. `foreign_keys` are the positions of the table's foreign
 /// keys that hold at every remote.
 pub(in crate::sqlite) fn create(
@@ -19,21 +22,47 @@ pub(in crate::sqlite) fn create(
     let kept: Vec<&ForeignKey> =
         foreign_keys.iter().filter_map(|position| table.foreign_keys.get(*position)).collect();
     let as_it_is = whole && kept.len() == table.foreign_keys.len() && !table.sql.is_empty();
-    let mut statements = match as_it_is {
-        true => vec![table.sql.clone()],
-        false => vec![table_of(table, columns, &kept)],
+    let as_made = as_it_is.then(|| runs(&[&table.sql], table));
+    let mut statements = match as_made {
+        Some(Ok(())) => vec![table.sql.clone()],
+        _ => vec![table_of(table, columns, &kept)],
     };
+    if let Some(Err(why)) = as_made {
+        notices.push(format!(
+            "the constraints, generated columns and collations of {} are left out at remotes: \
+             {why}",
+            table.name
+        ));
+    }
     for index in &table.indexes {
-        match &index.columns {
-            Some(plain) if within(plain, columns) => statements.push(index.sql.clone()),
-            None if whole => statements.push(index.sql.clone()),
-            _ => notices.push(format!(
-                "an index of {} is left out at remotes: it needs columns that are not published",
-                table.name
-            )),
+        let is_published = index.columns.as_ref().map_or(whole, |plain| within(plain, columns));
+        let fits = match is_published {
+            true => runs(&[&statements[0], &index.sql], table),
+            false => Err("it needs columns that are not published".to_owned()),
+        };
+        match fits {
+            Ok(()) => statements.push(index.sql.clone()),
+            Err(why) => {
+                let name = &table.name;
+                notices.push(format!("an index of {name} is left out at remotes: {why}"));
+            }
         }
     }
     (statements, notices)
+}
+
+/// Whether these statements make a table that an SQLite without functions and collations of an
+/// application can write to; else why not.
+fn runs(statements: &[&String], table: &UserTable) -> Result<(), String> {
+    let try_it = || {
+        let empty = Connection::open_in_memory()?;
+        // Its parents are not there.
+        empty.execute_batch("PRAGMA foreign_keys = OFF")?;
+        statements.iter().try_for_each(|statement| empty.execute_batch(statement))?;
+        let insert = format!("INSERT INTO {} DEFAULT VALUES", ident(&table.name));
+        empty.prepare(&insert).map(drop)
+    };
+    try_it().map_err(|error: rusqlite::Error| error.to_string())
 }
 
 /// The table with these columns and these foreign keys only.
@@ -82,7 +111,8 @@ fn column_definition(table: &UserTable, name: &str) -> Option<String> {
     if let Some(default) = &column.default {
         text.push_str(&format!(" DEFAULT ({default})"));
     }
-    if column.collation != "BINARY" {
+    // Others are of an application.
+    if ["NOCASE", "RTRIM"].contains(&column.collation.as_str()) {
         text.push_str(&format!(" COLLATE {}", ident(&column.collation)));
     }
     Some(text)

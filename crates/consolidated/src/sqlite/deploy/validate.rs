@@ -3,6 +3,7 @@
 use crate::deploy::own::wrong_width;
 use crate::script::{Event, Mistake, Piece, Script};
 use crate::sqlite::deploy::plan::Plan;
+use crate::sqlite::owners_fault::owners_fault;
 use crate::sqlite::query;
 use model::{Failure, PublishedTable};
 use rusqlite::{Connection, Error};
@@ -49,6 +50,51 @@ pub(super) fn warnings(connection: &Connection, plan: &Plan) -> Result<Vec<Strin
         }
     }
     Ok(told)
+}
+
+/// Tables that cannot be read because of what the owner has made of them, as lines for people.
+pub(super) fn unreadable(connection: &Connection, plan: &Plan) -> Result<Vec<String>, Failure> {
+    unprepared(connection, plan, |event| match event {
+        Event::UploadFetch
+        | Event::UploadFence
+        | Event::DownloadCursor
+        | Event::DownloadDeleteCursor => Some("it cannot be read"),
+        _ => None,
+    })
+}
+
+/// What the owner has made of tables that makes their rows impossible to write, as lines for
+/// people.
+pub(super) fn unwritable(connection: &Connection, plan: &Plan) -> Result<Vec<String>, Failure> {
+    unprepared(connection, plan, |event| match event {
+        Event::UploadInsert => Some("inserts from remotes are rejected"),
+        Event::UploadUpdate => Some("updates from remotes are rejected"),
+        Event::UploadDelete => Some("deletes from remotes are rejected"),
+        Event::ResolveConflict => Some("changes from remotes that conflict are rejected"),
+        Event::ResolveDeleteConflict => Some("deletes from remotes that conflict are rejected"),
+        _ => None,
+    })
+}
+
+/// What the owner's objects stop, in the words of `told`, where SQLite cannot run them here.
+fn unprepared(
+    connection: &Connection,
+    plan: &Plan,
+    told: impl Fn(Event) -> Option<&'static str>,
+) -> Result<Vec<String>, Failure> {
+    let mut lines = Vec::new();
+    for table in plan.tables() {
+        for written in table.scripts.iter().filter(|script| !script.is_own()) {
+            let Some(stopped) = told(written.event) else { continue };
+            let script = written.parse(&table.published)?;
+            let Err(error) = connection.prepare(&script.sql) else { continue };
+            if let Some(why) = owners_fault(connection, &error, &script.sql) {
+                let line = format!("table {}: {stopped}: {why}", table.published.name);
+                lines.extend(Some(line).filter(|line| !lines.contains(line)));
+            }
+        }
+    }
+    Ok(lines)
 }
 
 /// The column before a comparison, where these pieces end with one.

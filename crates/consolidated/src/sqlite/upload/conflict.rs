@@ -10,7 +10,7 @@ use super::input::Turn;
 use super::made;
 use crate::script::Event;
 use crate::sqlite::deploy::tables::has_user_triggers;
-use crate::sqlite::errors::RowFault;
+use crate::sqlite::errors::{RowFault, row_fault};
 use crate::sqlite::values::bind;
 use crate::synchronization::change::Change;
 use crate::upload::rebase::Rebased;
@@ -173,7 +173,13 @@ fn run(
 ) -> Result<Result<(), (RowFault, String)>, Stop> {
     let Some(script) = turn.table.script(event) else { return Ok(Ok(())) };
     let (input, failing) = (attempt.input, turn.failing(event));
-    let mut statement = input.connection.prepare_cached(&script.sql).map_err(&failing)?;
+    let mut statement = match input.connection.prepare_cached(&script.sql) {
+        Ok(statement) => statement,
+        Err(error) => {
+            let name = &turn.table.published.name;
+            return Ok(Err(row_fault(input.connection, error, &script.sql, name, event.name())?));
+        }
+    };
     bind(&mut statement, script, input.request.session, turn.row).map_err(&failing)?;
     let ran = attempt.execute(&mut statement, &script.sql, turn, event)?;
     Ok(ran.map(|changes| attempt.record.changed(turn.position, changes)))

@@ -28,7 +28,8 @@ pub(super) fn standing(input: &Input<'_>, turn: Turn<'_>) -> Result<Standing, St
     let fenced = turn.table.details.is_fenced();
     let event = if fenced { Event::UploadFence } else { Event::UploadFetch };
     let (script, failing) = (turn.table.required(event)?, turn.failing(event));
-    let mut statement = input.connection.prepare_cached(&script.sql).map_err(&failing)?;
+    let unread = |error| Stop::at_reading(input, error, &script.sql, turn, event);
+    let mut statement = input.connection.prepare_cached(&script.sql).map_err(unread)?;
     bind(&mut statement, script, input.request.session, turn.row).map_err(&failing)?;
     let mut rows = statement.raw_query();
     match rows.next() {
@@ -38,7 +39,7 @@ pub(super) fn standing(input: &Input<'_>, turn: Turn<'_>) -> Result<Standing, St
             false => Standing::Outside,
         }),
         Ok(None) => Ok(Standing::Absent),
-        Err(error) => Err(Stop::at_reading(input, error, &script.sql, turn, event)),
+        Err(error) => Err(unread(error)),
     }
 }
 

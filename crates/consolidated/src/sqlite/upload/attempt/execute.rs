@@ -114,8 +114,9 @@ impl Attempt<'_> {
         let (_, statement) = match known {
             Some(known) => self.progress.fetching.insert(known),
             None => {
-                let mut statement =
-                    input.connection.prepare_cached(&script.sql).map_err(&failing)?;
+                let prepared = input.connection.prepare_cached(&script.sql);
+                let mut statement = prepared
+                    .map_err(|error| Stop::at_reading(input, error, &script.sql, turn, event))?;
                 bind_sessions(&mut statement, script, input.request.session).map_err(&failing)?;
                 self.progress.fetching.insert((columns, statement))
             }

@@ -94,7 +94,13 @@ impl Attempt<'_> {
             fault => return Ok(fault),
         };
         for then in script.statements().skip(1) {
-            let mut statement = connection.prepare_cached(&then.sql).map_err(&failing)?;
+            let mut statement = match connection.prepare_cached(&then.sql) {
+                Ok(statement) => statement,
+                Err(error) => {
+                    let outcome = self.outcome(Err(error), &then.sql, turn, turn.event())?;
+                    return Ok(outcome.map_err(|(fault, why)| (fault.code(), why)));
+                }
+            };
             let session = self.input.request.session;
             bind_sessions(&mut statement, then, session).map_err(&failing)?;
             match self.run_one(&mut statement, then, turn, row)? {

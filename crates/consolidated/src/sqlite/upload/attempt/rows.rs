@@ -6,12 +6,13 @@
 use super::{Attempt, RowOutcome, Stop};
 use crate::script::{Event, Script};
 use crate::sqlite::details::CatalogTable;
-use crate::sqlite::errors::{RowFault, script_failed};
+use crate::sqlite::errors::{RowFault, row_fault};
 use crate::sqlite::upload::fence::{self, Standing};
 use crate::sqlite::upload::input::Turn;
 use crate::sqlite::upload::{conflict, constraint, foresight};
 use crate::sqlite::values::{bind_row, bind_sessions};
 use crate::synchronization::change::{Change, UploadedRows};
+use crate::upload::owed_rows::Reason;
 use crate::upload::uploaded_row::{each_batch, event_of};
 use crate::upload::waiting::WaitingRow;
 use model::Failure;
@@ -61,13 +62,17 @@ impl<'a> Attempt<'a> {
         let (input, event) = (self.input, event_of(batch.change));
         let table = &*input.tables[batch.table];
         self.record.begin(input, batch.table)?;
-        let (script, mut statement) = self.prepare(table, event)?;
+        let mut prepared = self.prepare(table, event)?;
         input.each_of(batch, |turn| {
             if self.is_put_off(turn)? {
                 return Ok(());
             }
-            let outcome =
-                self.at_turn(turn, |attempt| attempt.row(&mut statement, script, turn))?;
+            let outcome = match &mut prepared {
+                Ok((script, statement)) => {
+                    self.at_turn(turn, |attempt| attempt.row(statement, script, turn))?
+                }
+                Err(reason) => return Ok(self.record.reject(turn, reason.clone())?),
+            };
             match outcome {
                 RowOutcome::Done => Ok(()),
                 outcome => Ok(self.put_off(WaitingRow::of(turn.position, turn.row), outcome)?),
@@ -121,16 +126,22 @@ impl<'a> Attempt<'a> {
         &mut self,
         turn: Turn<'_>,
     ) -> Result<RowOutcome, Stop> {
-        let (script, mut statement) = self.prepare(turn.table, turn.event())?;
-        self.row(&mut statement, script, turn)
+        match self.prepare(turn.table, turn.event())? {
+            Ok((script, mut statement)) => self.row(&mut statement, script, turn),
+            Err(reason) => {
+                self.record.reject(turn, reason)?;
+                Ok(RowOutcome::Done)
+            }
+        }
     }
 
-    /// The script of an event, and its statement, which serves for many rows.
+    /// The script of an event, and its statement, which serves for many rows; or why all of them
+    /// are to be rejected.
     fn prepare<'t>(
         &self,
         table: &'t CatalogTable,
         event: Event,
-    ) -> Result<(&'t Script, CachedStatement<'a>), Failure> {
+    ) -> Result<Result<(&'t Script, CachedStatement<'a>), Reason>, Failure> {
         let input = self.input;
         let script = table.own(event).map_or_else(|| table.required(event), Ok)?;
         let prepare = || {
@@ -138,7 +149,11 @@ impl<'a> Attempt<'a> {
             bind_sessions(&mut statement, script, input.request.session)?;
             Ok((script, statement))
         };
-        prepare().map_err(|error| script_failed(error, &table.published.name, event.name()))
+        prepare().map(Ok).or_else(|error| {
+            let (connection, name) = (input.connection, &table.published.name);
+            let (fault, why) = row_fault(connection, error, &script.sql, name, event.name())?;
+            Ok(Err((fault.code(), why)))
+        })
     }
 
     fn row(
