@@ -12,6 +12,7 @@ mod connect;
 mod deploy;
 mod dialect;
 mod download;
+mod encoding;
 mod errors;
 mod identity;
 mod incarnation;

@@ -163,10 +163,19 @@ impl Cluster {
     /// A database of its own for one test, which belongs to the ordinary role [`APP_ROLE`]. It is
     /// dropped some time after the end of the test.
     pub fn database(&self) -> TestDatabase {
+        self.database_with("")
+    }
+
+    /// The same in another encoding.
+    pub fn database_in(&self, encoding: &str) -> TestDatabase {
+        self.database_with(&format!("TEMPLATE template0 ENCODING '{encoding}' LOCALE 'C'"))
+    }
+
+    fn database_with(&self, options: &str) -> TestDatabase {
         let number = self.databases.fetch_add(1, Ordering::Relaxed) + 1;
         let name = format!("test{number}");
         let cleared = self.finished.dropping();
-        self.superuser_sql(&format!("{cleared}CREATE DATABASE {name} OWNER {APP_ROLE}"));
+        self.superuser_sql(&format!("{cleared}CREATE DATABASE {name} OWNER {APP_ROLE} {options}"));
         let lifetime = self.finished.begin(&name);
         TestDatabase::new(self.socket_folder(), self.port, &name).living(lifetime)
     }

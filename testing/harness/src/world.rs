@@ -41,7 +41,15 @@ impl World {
 
     /// The same on PostgreSQL, in a database of its own.
     pub fn on_postgres(executable: impl AsRef<Path>, create: &str) -> World {
-        let database = Cluster::shared().database();
+        World::deployed_on(executable, Cluster::shared().database(), create)
+    }
+
+    /// The same on this empty database.
+    pub fn deployed_on(
+        executable: impl AsRef<Path>,
+        database: TestDatabase,
+        create: &str,
+    ) -> World {
         database.sql(create);
         let world = World::on_database(executable, database);
         world.syncline.ok(&["init", ".", "--consolidated", &world.database().url()]);

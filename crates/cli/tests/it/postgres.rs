@@ -4,6 +4,7 @@ mod bounded;
 mod chinook;
 mod crash;
 mod deployment;
+mod encodings;
 mod failover;
 mod notices;
 mod pooler;

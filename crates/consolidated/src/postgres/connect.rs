@@ -2,6 +2,7 @@
 
 pub(super) mod mark;
 
+use super::encoding::Encoding;
 use super::errors::{Fault, FaultKind};
 use crate::postgres::download::watermark::NumberSpace;
 use crate::postgres::link::line::Receiver;
@@ -179,6 +180,7 @@ pub(super) struct Facts {
     pub(super) deadlock_timeout_ms: u64,
     /// A transaction keeps the snapshot that it took first.
     pub(super) keeps_snapshots: bool,
+    pub(super) encoding: Encoding,
 }
 
 const FACTS: &str = "SELECT pg_is_in_recovery(), current_setting('server_version_num')::int4,
@@ -186,7 +188,8 @@ const FACTS: &str = "SELECT pg_is_in_recovery(), current_setting('server_version
     CASE WHEN NOT pg_is_in_recovery() THEN pg_walfile_name(pg_current_wal_insert_lsn()) END,
     current_setting('transaction_read_only') = 'on',
     (SELECT setting::int8 FROM pg_settings WHERE name = 'deadlock_timeout'),
-    current_setting('default_transaction_isolation') IN ('repeatable read', 'serializable')";
+    current_setting('default_transaction_isolation') IN ('repeatable read', 'serializable'),
+    getdatabaseencoding()::text";
 
 /// Gives the session its settings and its mark.
 fn begin(session: &mut Session, settings: &str) -> Result<(), FaultKind> {
@@ -266,5 +269,6 @@ fn set_up(
         space: NumberSpace { system: system.cast_unsigned(), timeline },
         deadlock_timeout_ms: deadlock_timeout_ms.cast_unsigned(),
         keeps_snapshots: facts.try_get(6).map_err(unreadable)?,
+        encoding: Encoding::named(facts.try_get(7).map_err(unreadable)?)?,
     })
 }

@@ -193,6 +193,10 @@ pub(super) fn code(state: &str) -> Code {
 const RENAMED: &str = "a table or a column was renamed or dropped without a deployment: run \
                        `syncline check`, then `syncline deploy`";
 
+/// Of a row it is the row's fault, so it is of something else.
+const LACKING: &str = "the encoding of the database lacks a character of a name, a claim or a \
+                       script: use another, or a database in UTF8";
+
 /// A pooler knows few parameters of the beginning.
 const STARTUP_PARAMETER: &str = "leave it out of the URL and give the setting to the role, with \
                                  `ALTER ROLE … SET`; a pooler may ignore it silently";
@@ -203,6 +207,7 @@ fn hint(state: &str) -> Option<&'static str> {
             Some("check the user and the password of the database, and its pg_hba.conf")
         }
         "3D000" => Some("check the name of the database"),
+        "22P05" => Some(LACKING),
         "42703" | "42P01" => Some(RENAMED),
         "53300" => Some("raise `max_connections` of PostgreSQL, or lower `workers`"),
         _ => None,

@@ -13,6 +13,7 @@
 pub(super) use postgres_driver::{Call, Column, Row, RowRef, Unreadable};
 
 use super::connect::{self, Destination, Facts, Role, mark};
+use super::encoding::Encoding;
 use super::errors::{Fault, FaultKind};
 use super::statement::POSITION;
 use crate::postgres::download::watermark::NumberSpace;
@@ -106,6 +107,11 @@ impl Link {
     /// Whether a transaction keeps the snapshot that it took first.
     pub(super) fn keeps_snapshots(&self) -> bool {
         self.facts.keeps_snapshots
+    }
+
+    /// What the database can store.
+    pub(super) fn encoding(&self) -> Encoding {
+        self.facts.encoding
     }
 
     /// Whether the last transaction met another one: repeated, it may succeed.

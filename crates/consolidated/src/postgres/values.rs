@@ -17,6 +17,7 @@
 //! A value is never bent to fit: what a column cannot hold is a [`Misfit`], which rejects its row
 //! and nothing else (trap 15). Infinity survives everywhere.
 
+use crate::postgres::encoding::Encoding;
 use crate::postgres::values::misfit::Misfit;
 use crate::postgres::values::numeric::{Class, Short};
 use model::{Value, ValueRef, write_value};
@@ -30,6 +31,9 @@ pub(super) struct ColumnType {
     /// error instead.
     pub(super) cast: String,
     pub(super) kind: Kind,
+    /// Of the texts in which values reach the database.
+    #[serde(default, skip_serializing_if = "Encoding::is_unicode")]
+    pub(super) encoding: Encoding,
 }
 
 /// How values of a type travel.
@@ -113,7 +117,7 @@ impl ColumnType {
             None if known == Some(Type::INTERVAL) => Kind::Interval,
             None => Kind::Other,
         };
-        ColumnType { cast: name.to_owned(), kind }
+        ColumnType { cast: name.to_owned(), kind, encoding: Encoding::Unicode }
     }
 
     /// The type in which values reach the database.
@@ -168,7 +172,11 @@ impl ColumnType {
             (Kind::Float8, value) => element(out, &double(value)?.to_be_bytes()),
             (Kind::Numeric(_), value) => return write_numeric(value, out),
             (Kind::Text | Kind::Char | Kind::Interval | Kind::Other, value) => {
-                element(out, text(value)?);
+                let text = text(value)?;
+                if self.encoding.lacks(text) {
+                    return Err("has a character that the encoding of the database lacks");
+                }
+                element(out, text);
             }
             (Kind::Bytea, ValueRef::Blob(bytes)) => element(out, bytes),
             (Kind::Bytea, _) => return Err("is no BLOB"),

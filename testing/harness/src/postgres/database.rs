@@ -102,6 +102,8 @@ impl TestDatabase {
         let mut command = self.client("psql");
         command.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-P"]);
         command.arg(format!("null={NULL}"));
+        // Whatever the encoding of the database is.
+        command.env("PGCLIENTENCODING", "UTF8");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }

@@ -95,7 +95,8 @@ impl Schema for PostgresSchema {
                     _ => NumericAs::Text,
                 },
             };
-            ColumnType::of(&column.cast, column.oid, column.domain, numeric)
+            let kind = ColumnType::of(&column.cast, column.oid, column.domain, numeric);
+            ColumnType { encoding: table.encoding, ..kind }
         };
         Ok(columns.iter().filter_map(|name| table.column(name)).map(of).collect())
     }

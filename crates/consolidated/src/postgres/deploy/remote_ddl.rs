@@ -155,10 +155,13 @@ fn text(default: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::postgres::encoding::Encoding;
+    use postgres_types::Type;
 
     #[test]
     fn literal_defaults_cross_and_expressions_do_not() {
-        let of = |kind| ColumnType { cast: String::new(), kind };
+        let encoding = Encoding::Unicode;
+        let of = |kind| ColumnType { cast: String::new(), kind, encoding };
         for (default, kind, expected) in [
             ("0", Kind::Int4, Some("0")),
             ("'-1'::integer", Kind::Int4, Some("-1")),
@@ -188,7 +191,8 @@ mod tests {
         let uuid = one(RANDOM_UUID);
         assert_eq!(uuid.len(), 36, "{uuid}");
         assert_eq!(uuid.as_bytes()[14], b'4', "{uuid}");
-        let now = value("now()", &ColumnType { cast: String::new(), kind: Kind::Timestamptz });
+        let now = ColumnType::of("", Type::TIMESTAMPTZ.oid(), false, NumericAs::Text);
+        let now = value("now()", &now);
         assert_eq!(one(&now.unwrap()).len(), "2024-02-29 08:30:00.000000Z".len());
     }
 }

@@ -1,6 +1,7 @@
 //! The user's tables as PostgreSQL describes them.
 
 use crate::deploy::{self, ColumnFacts, ForeignKey, KeyAction, TableFacts};
+use crate::postgres::encoding::Encoding;
 use crate::postgres::errors::failed;
 use crate::postgres::link::Link;
 use crate::quote::{ident, literal};
@@ -55,6 +56,9 @@ pub(in crate::postgres) struct UserTable {
     references: Vec<Reference>,
     #[serde(skip)]
     pub(in crate::postgres) foreign_keys: Vec<ForeignKey>,
+    /// Of its database.
+    #[serde(skip)]
+    pub(in crate::postgres) encoding: Encoding,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -290,8 +294,9 @@ pub(in crate::postgres) fn read(
     let mut tables = BTreeMap::new();
     for row in rows {
         let text: String = row.try_get(0).map_err(|error| unreadable().source(error))?;
-        let table: UserTable =
+        let mut table: UserTable =
             serde_json::from_str(&text).map_err(|error| unreadable().source(error))?;
+        table.encoding = link.encoding();
         let name = table.published_name();
         // `"a.b"` and the `b` of schema `a` have one name: the table of the nearer schema has it.
         match tables.get(&name) {

@@ -53,14 +53,17 @@ pub(in crate::postgres) fn withhold(
         let published = &tables[row.table].deployed.published;
         let bytes = i64::try_from(row.bytes).unwrap_or(i64::MAX);
         let name = published.name.as_str();
+        let encoding = link.encoding();
+        let message = encoding.spelled(&row.message);
         let owed = link
-            .query(&OWE, &[&remote_id, &name, &row.key, &counter, &code, &row.message, &bytes])
+            .query(&OWE, &[&remote_id, &name, &row.key, &counter, &code, &message, &bytes])
             .map_err(&noting)?;
         let news: Option<i32> =
             owed.first().map(|row| row.try_get(0)).transpose().map_err(unreadable)?;
         if news == Some(1) {
             let (key, user) = (readable::key(published, &row.key), session.user.as_str());
-            link.query(TELL, &[&remote_id, &user, &counter, &name, &key, &code, &row.message])
+            let key = encoding.spelled(&key);
+            link.query(TELL, &[&remote_id, &user, &counter, &name, &key, &code, &message])
                 .map_err(&noting)?;
         }
     }

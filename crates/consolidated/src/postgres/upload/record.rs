@@ -192,7 +192,7 @@ impl UploadRecord {
         let conflicts = std::mem::take(&mut self.conflicts);
         let bytes = std::mem::take(&mut self.conflict_bytes);
         self.conflicts_written = true;
-        let mut entries = Entries::new(upload, Counter(0), false);
+        let mut entries = Entries::new(upload, link.encoding(), Counter(0), false);
         entries
             .add_conflicts(link, &conflicts)
             .and_then(|()| entries.write(link))

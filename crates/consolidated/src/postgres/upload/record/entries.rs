@@ -2,6 +2,7 @@
 
 use crate::download::bundle::Bundle;
 use crate::postgres::download::owed;
+use crate::postgres::encoding::Encoding;
 use crate::postgres::errors::{Fault, failed};
 use crate::postgres::link::Link;
 use crate::postgres::statement::{Value, as_parameters};
@@ -87,6 +88,7 @@ impl Conflict {
 /// What is to be written of an upload, with as much of a kind as one statement takes.
 pub(in crate::postgres) struct Entries<'a> {
     upload: Upload<'a>,
+    encoding: Encoding,
     counter: i64,
     /// The remote is owed nothing else.
     first: bool,
@@ -145,7 +147,7 @@ impl<'a> Entries<'a> {
         upload: Upload<'a>,
         (counter, first): (Counter, bool),
     ) -> Result<Entries<'a>, Failure> {
-        let mut entries = Entries::new(upload, counter, first);
+        let mut entries = Entries::new(upload, link.encoding(), counter, first);
         let published = |at: usize| &upload.tables[at].deployed.published;
         // What a remote is owed besides may be of the same keys, and has to be found by them.
         let bundles = first && owed.are_many();
@@ -186,9 +188,14 @@ impl<'a> Entries<'a> {
         Ok(entries)
     }
 
-    pub(super) fn new(upload: Upload<'a>, counter: Counter, first: bool) -> Entries<'a> {
+    pub(super) fn new(
+        upload: Upload<'a>,
+        encoding: Encoding,
+        counter: Counter,
+        first: bool,
+    ) -> Entries<'a> {
         let (owed, conflicts, rejected) = (Part::new(), Vec::new(), Part::new());
-        Entries { upload, counter: counter.0, first, owed, conflicts, rejected }
+        Entries { upload, encoding, counter: counter.0, first, owed, conflicts, rejected }
     }
 
     /// Adds what is owed of a table. Writes what becomes too much.
@@ -254,7 +261,7 @@ impl<'a> Entries<'a> {
 
     /// What writes all of it.
     pub(in crate::postgres) fn statements(&self) -> Vec<Written<'_>> {
-        let Entries { upload, counter, first, owed, conflicts, rejected } = self;
+        let Entries { upload, encoding, counter, first, owed, conflicts, rejected } = self;
         let session = upload.request.session;
         let (remote_id, user) = (session.remote_id.as_str(), session.user.as_str());
         let table = |at: usize| upload.tables[at].deployed.as_ref();
@@ -268,7 +275,7 @@ impl<'a> Entries<'a> {
                 owed.column(|it| it.key.as_slice()),
                 owed.column(|it| it.bundled),
                 owed.column(code),
-                owed.column(|it| it.reason.as_ref().map(|(_, message)| message.as_str())),
+                owed.column(|it| it.reason.as_ref().map(|(_, message)| encoding.spelled(message))),
             ];
             let owe: &'static str = if *first { &OWE_FIRST } else { &OWE };
             written.push((owe, values));
@@ -283,10 +290,10 @@ impl<'a> Entries<'a> {
                 Box::new(table(*at).published.name.as_str()),
                 Box::new(*operation),
                 Box::new(table(*at).conflict_rule.as_str()),
-                part.column(|it| it.old.as_deref()),
-                part.column(|it| it.new.as_deref()),
-                part.column(|it| it.consolidated.as_deref()),
-                part.column(|it| it.result.as_deref()),
+                part.column(|it| it.old.as_deref().map(|row| encoding.spelled(row))),
+                part.column(|it| it.new.as_deref().map(|row| encoding.spelled(row))),
+                part.column(|it| it.consolidated.as_deref().map(|row| encoding.spelled(row))),
+                part.column(|it| it.result.as_deref().map(|row| encoding.spelled(row))),
             ];
             written.push((NOTE_CONFLICTS, values));
         }
@@ -297,10 +304,10 @@ impl<'a> Entries<'a> {
                 Box::new(counter),
                 rejected.column(|it| table(it.table).published.name.as_str()),
                 rejected.column(|it| it.operation),
-                rejected.column(|it| it.key.as_str()),
-                rejected.column(|it| it.row.as_deref()),
+                rejected.column(|it| encoding.spelled(&it.key)),
+                rejected.column(|it| it.row.as_deref().map(|row| encoding.spelled(row))),
                 rejected.column(|it| i32::from(it.code.number())),
-                rejected.column(|it| it.message.as_str()),
+                rejected.column(|it| encoding.spelled(&it.message)),
             ];
             written.push((NOTE_REJECTS, values));
         }
