@@ -43,6 +43,8 @@ pub struct FileStatus {
     pub device: u64,
     /// See `device`.
     pub number: u64,
+    /// How many names it has, where that is known; or else one.
+    pub names: u64,
     /// When it was made, in nanoseconds since 1970; zero where that is not known.
     pub born_ns: u128,
 }

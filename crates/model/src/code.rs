@@ -204,7 +204,8 @@ codes! {
     /// The disk of the consolidated database is full or failing. PostgreSQL keeps the room of rows
     /// whose upload failed until the next VACUUM, which needs a little room too.
     3007 DatabaseDiskFull Operator true "free space on the server";
-    /// Another server process serves the same file. An SQLite database can have one server.
+    /// Another server process serves the same file. An SQLite database can have one server. A file
+    /// with a second name, a hard link, has none, because another server may know it by that.
     3009 ServedAlready Operator false "stop the other server first";
     /// The file is not an SQLite database, or it is damaged.
     3010 NotADatabase Operator false "check the path; restore the file from a backup";

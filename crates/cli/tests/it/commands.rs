@@ -449,6 +449,36 @@ fn serve_says_where_it_listens_and_drains_on_a_signal() {
     server.stop();
 }
 
+// Trap 17: whichever way leads to the file, it is one file.
+#[test]
+fn a_file_has_one_server_by_whichever_name() {
+    let world = World::new(PROGRAM, SHOP);
+    let server = world.serve();
+    let file = world.consolidated();
+    let other = world.path("other");
+    std::fs::create_dir(&other).unwrap();
+    let serves = |name: &str| {
+        let config = format!("consolidated = \"sqlite:{}\"\n", other.join(name).display());
+        std::fs::write(other.join("syncline.toml"), config).unwrap();
+        let folder = other.to_str().unwrap();
+        world.syncline.run(&["serve", "--dir", folder, "--listen", "tcp://127.0.0.1:0"])
+    };
+    std::os::unix::fs::symlink(&file, other.join("symbolic.db")).unwrap();
+    let refused = serves("symbolic.db");
+    assert!(refused.stderr.contains("E3009: another server serves"), "{refused:?}");
+    std::fs::hard_link(&file, other.join("hard.db")).unwrap();
+    let refused = serves("hard.db");
+    assert!(refused.stderr.contains("E3009"), "{refused:?}");
+    assert!(refused.stderr.contains("hard.db has another name"), "{refused:?}");
+    // The one that runs is not disturbed.
+    world.add_user("ann");
+    world.sync("ann", &server);
+    server.stop();
+    world.syncline.fails("E3009", &["serve", "--listen", "tcp://127.0.0.1:0"]);
+    std::fs::remove_file(other.join("hard.db")).unwrap();
+    world.serve().stop();
+}
+
 #[test]
 fn a_second_signal_ends_the_server_at_once() {
     let world = World::new(PROGRAM, SHOP);

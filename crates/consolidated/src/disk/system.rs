@@ -24,6 +24,7 @@ impl Disk for SystemDisk {
             is_regular: metadata.is_file(),
             device: metadata.dev(),
             number: metadata.ino(),
+            names: metadata.nlink(),
             born_ns: born.map_or(0, |born| born.as_nanos()),
         })
     }

@@ -153,7 +153,8 @@ impl consolidated::Disk for Disk {
         let (number, _) = found.unwrap_or_default();
         // No number is given twice, so it can stand for the birth too.
         let born_ns = number.into();
-        Ok(consolidated::FileStatus { is_regular: found.is_some(), device: 1, number, born_ns })
+        let (is_regular, device, names) = (found.is_some(), 1, 1);
+        Ok(consolidated::FileStatus { is_regular, device, number, names, born_ns })
     }
 
     fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
