@@ -19,6 +19,7 @@ use crate::digest::digest;
 use crate::script::{Event, Script};
 use crate::sql::json;
 use crate::synchronization::{Held, Session};
+use crate::upload::changed_columns::Variants;
 use deciding::Decided;
 use held::{HeldTable, Shapes};
 use model::{
@@ -296,7 +297,16 @@ fn tables<D: DeserializeOwned>(
         places.insert(published.name.clone(), tables.len());
         let (conflict_rule, scripts) = (rule.clone(), BTreeMap::new());
         let whole = None;
-        tables.push(CatalogTable { published, outward, conflict_rule, details, scripts, whole });
+        let updates = Variants::default();
+        tables.push(CatalogTable {
+            published,
+            outward,
+            conflict_rule,
+            details,
+            scripts,
+            whole,
+            updates,
+        });
     }
     for (_, name, event, text) in rows.scripts.iter().filter(|row| row.0 == version) {
         let event = Event::from_name(event).ok_or_else(|| {

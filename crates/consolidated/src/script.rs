@@ -7,6 +7,7 @@
 //!
 //! A model generates scripts ([`Script::parse`]). Users write some of their own ([`own`]).
 
+mod assignments;
 mod event;
 mod lexer;
 pub(crate) mod own;
@@ -16,6 +17,8 @@ pub(crate) use event::CURSORS;
 pub use event::Event;
 pub(crate) use parameter::{Parameter, Relation, claim};
 
+use crate::upload::changed_columns::ChangedColumns;
+use assignments::Assignments;
 use event::Images;
 use lexer::{Token, Tokens, line_and_column, separated};
 use model::{Code, Failure, PublishedTable};
@@ -38,6 +41,8 @@ pub struct Script {
     pub(crate) pieces: Vec<Piece>,
     /// Of a script that a user wrote. Nothing may be concluded from its text.
     pub(crate) own: Option<Own>,
+    /// Of a generated update: what it assigns.
+    pub(crate) assignments: Option<Assignments>,
 }
 
 /// What only a script of the user's has.
@@ -71,13 +76,31 @@ impl Mistake {
 impl Script {
     /// Resolves the parameters in the generated `text`.
     pub fn parse(text: &str, table: &PublishedTable) -> Result<Script, Failure> {
-        let mut script = Script::default();
+        let assignments = Assignments::of(text, table);
+        let mut script = Script { assignments, ..Script::default() };
         for (at, token) in Tokens::of(text) {
             script.add((at, token), table, Images::NewAndOld).map_err(|mistake| {
                 Failure::new(Code::ScriptFailed, mistake.message).table(table.name.as_str())
             })?;
         }
         Ok(script)
+    }
+
+    /// Whether it can leave out columns that a row does not change.
+    pub(crate) fn may_assign_less(&self) -> bool {
+        self.assignments.is_some()
+    }
+
+    /// The same script of `table`, with the assignments of the `changed` columns alone.
+    pub(crate) fn assigning(
+        &self,
+        changed: &ChangedColumns,
+        table: &PublishedTable,
+    ) -> Result<Script, Failure> {
+        match &self.assignments {
+            Some(assignments) => Script::parse(&assignments.text(changed), table),
+            None => Ok(self.clone()),
+        }
     }
 
     /// Adds one token, which begins `at` this position of the text.

@@ -1,5 +1,6 @@
 //! What every backend needs to apply an upload.
 
+pub(crate) mod changed_columns;
 pub(crate) mod echo;
 pub(crate) mod halving;
 pub(crate) mod lost_inserts;

@@ -3,6 +3,7 @@
 use super::table::{CatalogTable, Whole};
 use crate::script::{Event, Script};
 use crate::sql::{json, unreadable};
+use crate::upload::changed_columns::Variants;
 use model::{Failure, PublishedTable};
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, HashMap};
@@ -68,7 +69,9 @@ pub(super) fn tables<D: DeserializeOwned>(
         let mut now = today.iter().filter(|table| table.published.name == published.name);
         let whole = now.find(|table| table.has_own_uploads());
         let whole = whole.map(|table| Whole::of(table, &published));
-        let table = CatalogTable { published, outward, conflict_rule, details, scripts, whole };
+        let updates = Variants::default();
+        let table =
+            CatalogTable { published, outward, conflict_rule, details, scripts, whole, updates };
         let table = Arc::new(table);
         tables.insert(fingerprint.clone(), HeldTable { projection: json(projection)?, table });
     }

@@ -2,6 +2,7 @@
 
 use crate::script::{Event, Script};
 use crate::synchronization::change::Change;
+use crate::upload::changed_columns::{ChangedColumns, Variants};
 use crate::upload::rebase::{Rebased, values};
 use crate::upload::uploaded_row::{UploadedRow, event_of};
 use model::{Code, Direction, Failure, PublishedTable, ValueRef};
@@ -21,6 +22,8 @@ pub(crate) struct CatalogTable<D> {
     pub(super) scripts: BTreeMap<Event, Script>,
     /// The whole table, where this is what an older shape knows of it, and a user wrote scripts.
     pub(crate) whole: Option<Whole<D>>,
+    /// Its update, by the columns that it assigns.
+    pub(super) updates: Variants<Script>,
 }
 
 /// A table of today with scripts that a user wrote for all its columns, as a part of it sees it.
@@ -91,6 +94,19 @@ impl<D> CatalogTable<D> {
 }
 
 impl<D> CatalogTable<D> {
+    /// The update that assigns the `changed` columns.
+    pub(crate) fn update(&self, changed: &ChangedColumns) -> Result<Arc<Script>, Failure> {
+        let script = self.required(Event::UploadUpdate)?;
+        self.updates.of(changed, || script.assigning(changed, &self.published))
+    }
+
+    /// Whether updates assign only what a row changes.
+    pub(crate) fn assigns_changes(&self) -> bool {
+        self.script(Event::UploadUpdate).is_some_and(Script::may_assign_less)
+    }
+}
+
+impl<D> CatalogTable<D> {
     /// The script that a user wrote for an event. It is one of the whole table.
     pub(crate) fn own(&self, event: Event) -> Option<&Script> {
         let table = self.whole.as_ref().map_or(self, |whole| &whole.table);
@@ -126,5 +142,6 @@ pub(super) fn at_rest<D: Default>(table: &PublishedTable) -> Arc<CatalogTable<D>
         details: D::default(),
         scripts: BTreeMap::new(),
         whole: None,
+        updates: Variants::default(),
     })
 }

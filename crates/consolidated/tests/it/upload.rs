@@ -2,6 +2,7 @@
 
 mod broken_references;
 mod cascades;
+mod changed_columns;
 mod collisions;
 mod collisions_postgres;
 mod echoes_postgres;

@@ -10,6 +10,9 @@ use crate::postgres::statement::Statement;
 use crate::postgres::upload::fence::Fence;
 use crate::postgres::upload::shortfall::seeker::Seeker;
 use crate::script::{Event, Parameter, Script};
+use crate::synchronization::change::Change;
+use crate::upload::changed_columns::{ChangedColumns, Chosen, Variants};
+use crate::upload::uploaded_row::{UploadedRow, event_of};
 use model::{Code, Failure};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,6 +22,8 @@ use std::sync::Arc;
 pub(in crate::postgres) struct Table {
     pub(in crate::postgres) deployed: Arc<CatalogTable<TableDetails>>,
     statements: HashMap<Event, Statement>,
+    /// The update, by the columns that it assigns.
+    updates: Variants<Statement>,
     /// The parameters that decide which rows a remote has.
     pub(in crate::postgres) claims: Vec<Parameter>,
     is_verbatim: bool,
@@ -102,6 +107,7 @@ impl Table {
         Table {
             deployed,
             statements,
+            updates: Variants::default(),
             claims,
             is_verbatim,
             departed,
@@ -134,6 +140,34 @@ impl Table {
 
     pub(in crate::postgres) fn statement(&self, event: Event) -> Option<&Statement> {
         self.statements.get(&event)
+    }
+
+    /// Notes which columns a row changes, where its statement assigns only these.
+    pub(in crate::postgres) fn look_at(&self, row: &UploadedRow<'_>, changed: &mut ChangedColumns) {
+        match row.change == Change::Update && self.deployed.assigns_changes() {
+            true => changed.read(row),
+            false => changed.clear(),
+        }
+    }
+
+    /// What applies rows of an upload that were looked at.
+    pub(in crate::postgres) fn applying(
+        &self,
+        change: Change,
+        changed: &ChangedColumns,
+    ) -> Result<Chosen<'_, Statement>, Failure> {
+        let whole = self.required(event_of(change))?;
+        if change != Change::Update || !self.deployed.assigns_changes() {
+            return Ok(Chosen::Whole(whole));
+        }
+        let variant = self.updates.of(changed, || {
+            let (published, columns) = (&self.deployed.published, &self.deployed.details.columns);
+            let script = self.deployed.required(Event::UploadUpdate)?;
+            let script = script.assigning(changed, published)?;
+            let statement = Statement::of(&script, published, columns);
+            Ok::<_, Failure>(Statement { keeps_plan: whole.keeps_plan, ..statement })
+        });
+        variant.map(Chosen::Variant)
     }
 
     /// The statement of an event that every table of this direction has.

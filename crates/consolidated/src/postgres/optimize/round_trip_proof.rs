@@ -172,6 +172,15 @@ impl RoundTripProof {
         self.columns.get(column).is_some_and(|fidelity| fidelity.keeps(value, element))
     }
 
+    /// Whether no value of the column that the database calls equal to `value` is spelled otherwise.
+    pub(in crate::postgres) fn has_no_equal(&self, column: usize, value: ValueRef<'_>) -> bool {
+        match (self.columns.get(column), value) {
+            (_, ValueRef::Real(real)) => real != 0.0,
+            (Some(Fidelity::Numeric { scale: None, .. }), ValueRef::Text(_)) => false,
+            _ => true,
+        }
+    }
+
     /// The parameters of [`LOOK`].
     pub(in crate::postgres) fn look<'a>(
         &'a self,

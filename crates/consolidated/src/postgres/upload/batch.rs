@@ -11,6 +11,7 @@ use crate::postgres::upload::stop::Stop;
 use crate::postgres::upload::work::Upload;
 use crate::synchronization::Session;
 use crate::synchronization::change::Change;
+use crate::upload::changed_columns::{ChangedColumns, Chosen};
 use crate::upload::uploaded_row::UploadedRow;
 use bytes::BytesMut;
 use model::{Code, Failure, ValueRef};
@@ -60,7 +61,7 @@ pub(in crate::postgres) use crate::upload::owed_rows::Reason;
 /// Rows of one table and change, on their way to one statement.
 pub(in crate::postgres) struct Batch<'a> {
     table: &'a Table,
-    pub(in crate::postgres) statement: &'a Statement,
+    pub(in crate::postgres) statement: Chosen<'a, Statement>,
     parameters: Vec<Raw>,
     /// Where each parameter ended before the row that is being added.
     marks: Vec<usize>,
@@ -72,9 +73,10 @@ pub(in crate::postgres) struct Batch<'a> {
 impl<'a> Batch<'a> {
     pub(in crate::postgres) fn new(
         table: &'a Table,
-        statement: &'a Statement,
+        statement: impl Into<Chosen<'a, Statement>>,
         session: &Session,
     ) -> Batch<'a> {
+        let statement = statement.into();
         let parameter = |slot: &Slot| {
             let bytes = match slot {
                 Slot::Session(parameter) => {
@@ -135,7 +137,10 @@ impl<'a> Batch<'a> {
             if let Some(verbatim) = self.verbatim {
                 let element = &self.parameters[position].bytes[self.marks[position]..];
                 let counts = matches!(slot, Slot::NewColumn(_)) || self.is_key(at);
-                if counts && !verbatim.keeps(at, value, element) {
+                // What is not assigned stays as it is, which may be an equal value.
+                let stays = row.change == Change::Update && row.old[at].identical(value);
+                let is_kept = verbatim.keeps(at, value, element);
+                if counts && !(is_kept && (!stays || verbatim.has_no_equal(at, value))) {
                     self.verbatim = None;
                 }
             }
@@ -182,7 +187,7 @@ impl<'a> Batch<'a> {
 
     /// The statements that change the rows, in their order.
     pub(in crate::postgres) fn parts(&self) -> impl Iterator<Item = Part<'_>> {
-        let Statement { sql, keeps_plan, own, .. } = self.statement;
+        let Statement { sql, keeps_plan, own, .. } = &*self.statement;
         let (slots, then) = match own {
             Some(own) => (own.slots, &own.then[..]),
             None => (self.parameters.len(), &[][..]),
@@ -245,6 +250,8 @@ impl ToSql for Raw {
 pub(in crate::postgres) struct Parcel<'a> {
     pub(in crate::postgres) table: usize,
     pub(in crate::postgres) change: Change,
+    /// The columns that its statement assigns, of an update that leaves out others.
+    pub(in crate::postgres) changed: ChangedColumns,
     pub(in crate::postgres) batch: Batch<'a>,
     pub(in crate::postgres) numbers: Numbers,
 }
@@ -375,6 +382,41 @@ pub(in crate::postgres) fn batches<'a>(
         // Rows that do not fit were rejected before.
         batch.add(&row).map_err(|(_, message)| Failure::new(Code::Bug, message))?;
     }
+    batches.iter_mut().for_each(Batch::finish);
+    Ok(batches)
+}
+
+/// Rows on their way to the statements that apply them. Updates are parted by the columns that they
+/// change.
+pub(in crate::postgres) fn applying<'a>(
+    table: &'a Table,
+    upload: Upload<'_>,
+    change: Change,
+    rows: &[Vec<u8>],
+) -> Result<Vec<Batch<'a>>, Stop> {
+    let mut parted: Vec<(ChangedColumns, Batch<'a>)> = Vec::new();
+    let mut changed = ChangedColumns::default();
+    for bytes in rows {
+        let mut row = UploadedRow::default();
+        row.read(bytes, change, table.deployed.published.width())?;
+        table.look_at(&row, &mut changed);
+        let takes =
+            |(of, batch): &&mut (ChangedColumns, Batch<'a>)| *of == changed && !batch.is_full();
+        let known = parted.iter_mut().rev().find(takes).map(|(_, batch)| batch);
+        let added = match known {
+            Some(batch) => batch.add(&row),
+            None => {
+                let statement = table.applying(change, &changed)?;
+                let mut batch = Batch::new(table, statement, upload.request.session);
+                let added = batch.add(&row);
+                parted.push((changed.clone(), batch));
+                added
+            }
+        };
+        // Rows that do not fit were rejected before.
+        added.map_err(|(_, message)| Failure::new(Code::Bug, message))?;
+    }
+    let mut batches: Vec<Batch<'a>> = parted.into_iter().map(|(_, batch)| batch).collect();
     batches.iter_mut().for_each(Batch::finish);
     Ok(batches)
 }

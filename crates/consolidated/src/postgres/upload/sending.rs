@@ -8,7 +8,7 @@ use crate::postgres::identity;
 use crate::postgres::link::{Answer, Call, Link};
 use crate::postgres::optimize::round_trip_proof;
 use crate::postgres::statement::Statement;
-use crate::postgres::upload::batch::{Batch, Numbers, Parcel, Part};
+use crate::postgres::upload::batch::{BATCH_BYTES, Batch, Numbers, Parcel, Part};
 use crate::postgres::upload::fence::{self, Fence, Seen};
 use crate::postgres::upload::record::UploadRecord;
 use crate::postgres::upload::row_fault;
@@ -17,12 +17,16 @@ use crate::postgres::upload::shortfall::missed::{self, Missed, Short};
 use crate::postgres::upload::stop::{Stop, stopped};
 use crate::postgres::upload::work::Upload;
 use crate::synchronization::change::Change;
-use crate::upload::uploaded_row::{UploadedRow, event_of};
+use crate::upload::changed_columns::ChangedColumns;
+use crate::upload::uploaded_row::UploadedRow;
 use model::{Code, Failure};
 
 /// Bytes of parameters that are sent before their answers are awaited. They are held twice, as
 /// parameters and as messages; more of them save one wait for each of the largest batches.
 const FLIGHT_BYTES: usize = 2 << 20;
+
+/// Most sets of columns whose rows are gathered at the same time.
+const PARTS_MAX: usize = 64;
 
 /// In front of the lock and the first batch. Each is prepared, and so is all that shares their
 /// flight: then it is answered as a whole, and who waits is woken once.
@@ -76,7 +80,12 @@ pub(in crate::postgres) struct Sending<'l, 'a> {
     /// Complete batches, and the one that is being filled.
     ready: Vec<Parcel<'a>>,
     ready_bytes: usize,
-    filling: Option<Parcel<'a>>,
+    /// Of one table and change: one for every set of columns that its rows change.
+    filling: Vec<Parcel<'a>>,
+    /// Bytes of the rows in it.
+    filling_bytes: usize,
+    /// Columns that the last row changes.
+    changed: ChangedColumns,
     /// The runs among them of rows that go through a user's script and must stay within the
     /// partition.
     fenced: Vec<FencedRun<'a>>,
@@ -119,7 +128,9 @@ impl<'l, 'a> Sending<'l, 'a> {
             watched: None,
             ready: Vec::new(),
             ready_bytes: 0,
-            filling: None,
+            filling: Vec::new(),
+            filling_bytes: 0,
+            changed: ChangedColumns::default(),
             fenced: Vec::new(),
             record,
             failed: false,
@@ -168,18 +179,26 @@ impl<'l, 'a> Sending<'l, 'a> {
             self.failed |= !self.missed.extend(aside.as_slice());
             return Ok(());
         }
-        let fits = self.filling.as_ref().is_some_and(|parcel| {
-            (parcel.table, parcel.change) == (position, row.change) && !parcel.batch.is_full()
-        });
-        if !fits {
-            self.flush();
-            if self.ready_bytes > FLIGHT_BYTES {
-                self.send(false)?;
+        let table: &'a Table = &self.upload.tables[position];
+        table.look_at(row, &mut self.changed);
+        let at = match self.filling.iter().position(|parcel| parcel.changed == self.changed) {
+            Some(at) if self.takes(&self.filling[at], position, row.change) => at,
+            known => {
+                let goes_on = |parcel: &Parcel<'_>| self.takes(parcel, position, row.change);
+                let room = known.is_none() && self.filling.len() < PARTS_MAX;
+                if !(room && self.filling.iter().all(goes_on)) {
+                    self.flush();
+                    if self.ready_bytes > FLIGHT_BYTES {
+                        self.send(false)?;
+                    }
+                }
+                let parcel = self.parcel(position, row.change)?;
+                self.filling.push(parcel);
+                self.filling.len() - 1
             }
-            self.filling = Some(self.parcel(position, row.change)?);
-        }
-        let Some(parcel) = &mut self.filling else { return Ok(()) };
-        let table: &Table = &self.upload.tables[position];
+        };
+        self.filling_bytes += row.bytes.len();
+        let parcel = &mut self.filling[at];
         let published = &table.deployed.published;
         if let Err(reason) = parcel.batch.add(row) {
             return Ok(self.record.reject(&row.key(published, position), reason)?);
@@ -217,24 +236,33 @@ impl<'l, 'a> Sending<'l, 'a> {
         run.keys.add(row).map_err(|(_, message)| Failure::new(Code::Bug, message))
     }
 
+    /// Whether another row goes on in this parcel, or beside it.
+    fn takes(&self, parcel: &Parcel<'_>, position: usize, change: Change) -> bool {
+        (parcel.table, parcel.change) == (position, change)
+            && self.filling_bytes < BATCH_BYTES
+            && !parcel.batch.is_full()
+    }
+
     fn parcel(&self, position: usize, change: Change) -> Result<Parcel<'a>, Failure> {
-        let table = &self.upload.tables[position];
-        let session = self.upload.request.session;
-        let mut batch = Batch::new(table, table.required(event_of(change))?, session);
+        let (table, session) = (&self.upload.tables[position], self.upload.request.session);
+        let mut batch = Batch::new(table, table.applying(change, &self.changed)?, session);
         batch.verbatim = table.verbatim().filter(|_| self.verbatim && self.record.undigested);
-        Ok(Parcel { table: position, change, batch, numbers: Numbers::default() })
+        let (changed, numbers) = (self.changed.clone(), Numbers::default());
+        Ok(Parcel { table: position, change, changed, batch, numbers })
     }
 
     fn flush(&mut self) {
-        let Some(mut parcel) = self.filling.take() else { return };
-        // A row that leaves the partition is sent back as a delete.
-        let details = &self.upload.tables[parcel.table].deployed.details;
-        let leaves = parcel.change == Change::Update && details.may_leave;
-        self.verbatim &= parcel.batch.verbatim.is_some() && !leaves;
-        parcel.batch.finish();
-        if parcel.batch.rows > 0 {
-            self.ready_bytes += parcel.batch.bytes();
-            self.ready.push(parcel);
+        self.filling_bytes = 0;
+        for mut parcel in std::mem::take(&mut self.filling) {
+            // A row that leaves the partition is sent back as a delete.
+            let details = &self.upload.tables[parcel.table].deployed.details;
+            let leaves = parcel.change == Change::Update && details.may_leave;
+            self.verbatim &= parcel.batch.verbatim.is_some() && !leaves;
+            parcel.batch.finish();
+            if parcel.batch.rows > 0 {
+                self.ready_bytes += parcel.batch.bytes();
+                self.ready.push(parcel);
+            }
         }
     }
 

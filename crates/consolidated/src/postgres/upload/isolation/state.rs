@@ -38,8 +38,8 @@ pub(in crate::postgres) struct Isolation<'l, 'a> {
     /// Rows that leave the partition, as they may: applied when all others are, so that these
     /// do not lose their parent before.
     pub(super) leaving: WaitingRows,
-    /// The scripts that were run.
-    prepared: HashSet<(usize, Event)>,
+    /// The statements that were run.
+    prepared: HashSet<String>,
     /// Rows whose errors were logged with what no remote may see.
     details_logged: u32,
     /// What may keep rows out of a table without a word.
@@ -91,8 +91,11 @@ impl<'l, 'a> Isolation<'l, 'a> {
         event: Event,
         rows: &[Vec<u8>],
     ) -> Result<Ran, Stop> {
-        let statement = self.table(table).required(event)?;
-        let batches = batch::batches(self.table(table), statement, self.upload, change, rows)?;
+        let this = self.table(table);
+        let batches = match event == event_of(change) {
+            true => batch::applying(this, self.upload, change, rows)?,
+            false => batch::batches(this, this.required(event)?, self.upload, change, rows)?,
+        };
         let parts: Vec<_> = batches.iter().flat_map(Batch::parts).collect();
         let calls: Vec<_> = parts.iter().map(Part::call).collect();
         Ok(match self.fly((table, event), &calls, rows.len() == 1)? {
@@ -110,7 +113,15 @@ impl<'l, 'a> Isolation<'l, 'a> {
     ) -> Result<Result<Vec<Answer>, RowFault>, Stop> {
         // A statement is prepared before the flight. A failed transaction that is undone within the
         // flight would refuse it.
-        if self.prepared.insert((table, event)) && self.before == UNDO {
+        let mut is_new = false;
+        for call in script {
+            if let Call::Prepared { sql, .. } = call
+                && !self.prepared.contains(*sql)
+            {
+                is_new |= self.prepared.insert((*sql).to_owned());
+            }
+        }
+        if is_new && self.before == UNDO {
             self.flush()?;
         }
         let begin = format!("{} SAVEPOINT isolated", std::mem::take(&mut self.before));

@@ -4,19 +4,76 @@
 //! rows that leave the partition, if other rows need them before.
 
 use super::{Attempt, RowOutcome, Stop};
-use crate::script::{Event, Script};
-use crate::sqlite::details::CatalogTable;
+use crate::script::Script;
 use crate::sqlite::errors::{RowFault, row_fault};
 use crate::sqlite::upload::fence::{self, Standing};
-use crate::sqlite::upload::input::Turn;
+use crate::sqlite::upload::input::{Input, Turn};
 use crate::sqlite::upload::{conflict, constraint, foresight};
 use crate::sqlite::values::{bind_row, bind_sessions};
 use crate::synchronization::change::{Change, UploadedRows};
+use crate::upload::changed_columns::{ChangedColumns, Chosen};
 use crate::upload::owed_rows::Reason;
-use crate::upload::uploaded_row::{each_batch, event_of};
+use crate::upload::uploaded_row::each_batch;
 use crate::upload::waiting::WaitingRow;
 use model::Failure;
 use rusqlite::{CachedStatement, Statement};
+
+/// The statements for rows of one table with the same change. Updates have one for every set of
+/// columns that rows change.
+#[derive(Default)]
+struct Statements<'a> {
+    changed: ChangedColumns,
+    /// Or why rows that need a statement are to be rejected.
+    prepared: Vec<(ChangedColumns, Chosen<'a, Script>, Result<CachedStatement<'a>, Reason>)>,
+}
+
+/// The script for a row and its statement, or why the row is to be rejected.
+type Prepared<'s, 'a> = Result<(&'s Script, &'s mut CachedStatement<'a>), Reason>;
+
+impl<'a> Statements<'a> {
+    /// What a row needs. A statement serves for many rows.
+    fn of<'s>(
+        &'s mut self,
+        input: &'a Input<'a>,
+        turn: Turn<'_>,
+    ) -> Result<Prepared<'s, 'a>, Failure> {
+        let (table, event) = (&*input.tables[turn.position], turn.event());
+        let own = table.own(event);
+        let assigns_less =
+            own.is_none() && turn.row.change == Change::Update && table.assigns_changes();
+        if assigns_less {
+            self.changed.read(turn.row);
+        }
+        let known = self.prepared.iter().position(|(of, ..)| *of == self.changed);
+        let at = match known {
+            Some(at) => at,
+            None => {
+                let script = match own {
+                    Some(own) => Chosen::Whole(own),
+                    None if assigns_less => Chosen::Variant(table.update(&self.changed)?),
+                    None => Chosen::Whole(table.required(event)?),
+                };
+                let prepare = || {
+                    let mut statement = input.connection.prepare_cached(&script.sql)?;
+                    bind_sessions(&mut statement, &script, input.request.session)?;
+                    Ok(statement)
+                };
+                let statement = prepare().map(Ok).or_else(|error| {
+                    let (connection, name) = (input.connection, &table.published.name);
+                    let fault = row_fault(connection, error, &script.sql, name, event.name());
+                    fault.map(|(fault, why)| Err((fault.code(), why)))
+                })?;
+                self.prepared.push((self.changed.clone(), script, statement));
+                self.prepared.len() - 1
+            }
+        };
+        let (_, script, statement) = &mut self.prepared[at];
+        Ok(match statement {
+            Ok(statement) => Ok((script, statement)),
+            Err(reason) => Err(reason.clone()),
+        })
+    }
+}
 
 impl<'a> Attempt<'a> {
     pub(in crate::sqlite::upload) fn rows(&mut self) -> Result<(), Stop> {
@@ -59,19 +116,18 @@ impl<'a> Attempt<'a> {
     }
 
     fn batch(&mut self, batch: UploadedRows<'_>) -> Result<(), Stop> {
-        let (input, event) = (self.input, event_of(batch.change));
-        let table = &*input.tables[batch.table];
+        let input = self.input;
         self.record.begin(input, batch.table)?;
-        let mut prepared = self.prepare(table, event)?;
+        let mut statements = Statements::default();
         input.each_of(batch, |turn| {
             if self.is_put_off(turn)? {
                 return Ok(());
             }
-            let outcome = match &mut prepared {
+            let outcome = match statements.of(input, turn)? {
                 Ok((script, statement)) => {
                     self.at_turn(turn, |attempt| attempt.row(statement, script, turn))?
                 }
-                Err(reason) => return Ok(self.record.reject(turn, reason.clone())?),
+                Err(reason) => return Ok(self.record.reject(turn, reason)?),
             };
             match outcome {
                 RowOutcome::Done => Ok(()),
@@ -126,34 +182,14 @@ impl<'a> Attempt<'a> {
         &mut self,
         turn: Turn<'_>,
     ) -> Result<RowOutcome, Stop> {
-        match self.prepare(turn.table, turn.event())? {
-            Ok((script, mut statement)) => self.row(&mut statement, script, turn),
+        let mut statements = Statements::default();
+        match statements.of(self.input, turn)? {
+            Ok((script, statement)) => self.row(statement, script, turn),
             Err(reason) => {
                 self.record.reject(turn, reason)?;
                 Ok(RowOutcome::Done)
             }
         }
-    }
-
-    /// The script of an event, and its statement, which serves for many rows; or why all of them
-    /// are to be rejected.
-    fn prepare<'t>(
-        &self,
-        table: &'t CatalogTable,
-        event: Event,
-    ) -> Result<Result<(&'t Script, CachedStatement<'a>), Reason>, Failure> {
-        let input = self.input;
-        let script = table.own(event).map_or_else(|| table.required(event), Ok)?;
-        let prepare = || {
-            let mut statement = input.connection.prepare_cached(&script.sql)?;
-            bind_sessions(&mut statement, script, input.request.session)?;
-            Ok((script, statement))
-        };
-        prepare().map(Ok).or_else(|error| {
-            let (connection, name) = (input.connection, &table.published.name);
-            let (fault, why) = row_fault(connection, error, &script.sql, name, event.name())?;
-            Ok(Err((fault.code(), why)))
-        })
     }
 
     fn row(
