@@ -1,8 +1,8 @@
 //! The assignments of a generated update, of which each row needs only some.
 //!
-//! An edit touches only the columns that the remote has changed (S5). A trigger that is declared for
-//! other columns does not fire then. So the generated script, which assigns all columns, is taken
-//! apart once, and is put together again for every set of changed columns that occurs.
+//! An edit touches only the columns that the remote has changed (S5), so a trigger that is declared
+//! for others does not fire. The generated script assigns all columns. It is taken apart once, and
+//! put together again for every set of changed columns that occurs.
 
 use super::lexer::{Token, Tokens};
 use crate::quote::ident;

@@ -172,13 +172,10 @@ impl RoundTripProof {
         self.columns.get(column).is_some_and(|fidelity| fidelity.keeps(value, element))
     }
 
-    /// Whether no value of the column that the database calls equal to `value` is spelled otherwise.
-    pub(in crate::postgres) fn has_no_equal(&self, column: usize, value: ValueRef<'_>) -> bool {
-        match (self.columns.get(column), value) {
-            (_, ValueRef::Real(real)) => real != 0.0,
-            (Some(Fidelity::Numeric { scale: None, .. }), ValueRef::Text(_)) => false,
-            _ => true,
-        }
+    /// Whether the column may have the same number with other decimals, which a remote tells apart.
+    pub(in crate::postgres) fn has_equals(&self, column: usize) -> bool {
+        let free = Fidelity::Numeric { held: NumericAs::Text, scale: None };
+        self.columns.get(column) == Some(&free)
     }
 
     /// The parameters of [`LOOK`].

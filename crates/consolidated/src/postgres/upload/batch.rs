@@ -137,10 +137,11 @@ impl<'a> Batch<'a> {
             if let Some(verbatim) = self.verbatim {
                 let element = &self.parameters[position].bytes[self.marks[position]..];
                 let counts = matches!(slot, Slot::NewColumn(_)) || self.is_key(at);
-                // What is not assigned stays as it is, which may be an equal value.
-                let stays = row.change == Change::Update && row.old[at].identical(value);
-                let is_kept = verbatim.keeps(at, value, element);
-                if counts && !(is_kept && (!stays || verbatim.has_no_equal(at, value))) {
+                // What is not assigned stays as it is, and that may be an equal number.
+                let may_differ = verbatim.has_equals(at)
+                    && row.change == Change::Update
+                    && row.old[at].identical(value);
+                if counts && (may_differ || !verbatim.keeps(at, value, element)) {
                     self.verbatim = None;
                 }
             }
