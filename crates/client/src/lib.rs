@@ -214,7 +214,7 @@ impl Remote {
 
     /// The pending changes that no message takes. They are uploaded when they are small enough.
     pub fn too_large(&self) -> Result<LeftBehind, Failure> {
-        status::too_large(&self.connection)
+        status::too_large(&self.connection, &self.spills)
     }
 
     /// The rows that the consolidated database refused.

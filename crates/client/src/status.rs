@@ -2,19 +2,20 @@
 
 use crate::apply::{kept_back, orphans, rejects};
 use crate::capture::change_log::{self, Change, Reading};
-use crate::connection::{begin_read, explain};
+use crate::connection::{begin_immediate, begin_read, explain};
 use crate::progress;
 use crate::progress::partial::{self, Kept};
 use crate::progress::state::State;
 use crate::schema::{self, RemoteTable};
 use crate::settings::trust;
 use crate::transport::Trust;
-use crate::upload::left_behind::{self, LeftBehind};
+use crate::upload::left_behind::{self, Fitting, LeftBehind};
 use model::{
     Counter, DatabaseId, Direction, Failure, Progress, PublicationName, RemoteId, ScriptVersion,
-    UserName,
+    Spills, UserName,
 };
 use rusqlite::Connection;
+use std::sync::Arc;
 
 /// What a remote is and what it has agreed on.
 #[derive(Debug, Clone, PartialEq)]
@@ -161,19 +162,39 @@ pub(crate) fn pending(connection: &Connection) -> Result<Vec<PendingChange>, Fai
     Ok(changes)
 }
 
-/// The pending changes that no message takes, as the server of the last Welcome takes them.
-pub(crate) fn too_large(connection: &Connection) -> Result<LeftBehind, Failure> {
-    let _one_state = begin_read(connection)?;
+/// The pending changes that no message takes, as the server of the last Welcome takes them, and how
+/// many wait with them.
+pub(crate) fn too_large(
+    connection: &Connection,
+    spills: &Arc<Spills>,
+) -> Result<LeftBehind, Failure> {
+    let reading_state = begin_read(connection)?;
     let state = State::read(connection)?;
-    let largest = left_behind::row_bytes_max(state.frame_bytes_max);
+    let row_bytes_max = left_behind::row_bytes_max(state.frame_bytes_max);
+    let tables = schema::tables(connection)?;
     let mut found = LeftBehind::default();
-    for table in schema::tables(connection)?.iter().filter(|table| table.uploads()) {
+    for table in tables.iter().filter(|table| table.uploads()) {
         for reading in readings(&state) {
-            left_behind::for_each_large(connection, table, reading, largest, &mut |_, row| {
-                found.add(row);
-                Ok(())
-            })?;
+            left_behind::for_each_large(
+                connection,
+                table,
+                reading,
+                row_bytes_max,
+                &mut |_, row| {
+                    found.add(row);
+                    Ok(())
+                },
+            )?;
         }
+    }
+    drop(reading_state);
+    if !found.is_empty() {
+        // It is tried, and undone.
+        let transaction = begin_immediate(connection)?;
+        let open = State::read(&transaction)?.open_generation;
+        let fitting = Fitting { row_bytes_max, spills };
+        found.others = left_behind::leave(&transaction, &tables, (open, open + 1), fitting)?.others;
+        transaction.rollback().map_err(explain)?;
     }
     Ok(found)
 }

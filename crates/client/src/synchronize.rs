@@ -162,6 +162,8 @@ struct Total {
     resumed: Kept,
     /// The server did not read compressed rows after all.
     uncompressed: bool,
+    /// The server took a frame no more that went with Hello; its Welcome says how large one may be.
+    frame_refused: bool,
     /// Attempts during which a table went away at the center.
     interrupted: u32,
     /// The connection has one answer to all that is sent.

@@ -42,6 +42,7 @@ pub(crate) fn json(left: &LeftBehind) -> Option<Value> {
             "hint": Failure::new(code, "").hint_text(),
             "rows": rows.collect::<Vec<_>>(),
             "unnamed": left.unnamed,
+            "waiting_rows": left.others,
         })
     })
 }

@@ -130,9 +130,6 @@ impl Summary {
             })
             .collect();
         self.too_large = left_behind::json(&report.left_behind);
-        if let Some(too_large) = &mut self.too_large {
-            too_large["waiting_rows"] = report.left_behind.others.into();
-        }
         let Kept { rows, bytes } = report.resumed;
         self.resumed = (rows > 0).then_some(Resumed { rows, bytes });
         self.error = None;

@@ -242,6 +242,7 @@ impl Conversation {
             }
             // It reads less than the server of the last Welcome did.
             Code::CompressionNotAgreed if !total.uncompressed => total.uncompressed = true,
+            Code::FrameTooLarge if !total.frame_refused => total.frame_refused = true,
             Code::RemoteOfAnother => {
                 progress::forget_refused_identity(&remote.connection)?;
                 return Err(failure);

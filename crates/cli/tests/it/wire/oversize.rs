@@ -288,7 +288,6 @@ fn a_changed_row_that_is_too_large_stays_pending_and_everything_else_crosses() {
             "table": "doc", "key": "id = 3", "bytes": 70_010, "bytes_max": 65_472,
         });
         assert_eq!(told["too_large"]["rows"], serde_json::json!([row]));
-        assert_eq!(told["too_large"]["waiting_rows"], 2);
         let status = world.syncline.ok(&["remote", "status", at_ann.to_str().unwrap(), "--json"]);
         let status: Value = serde_json::from_str(&status).unwrap();
         assert_eq!(status["too_large"]["rows"], serde_json::json!([row]));
@@ -299,6 +298,14 @@ fn a_changed_row_that_is_too_large_stays_pending_and_everything_else_crosses() {
         assert_eq!(query(&at_ann, "SELECT n FROM other ORDER BY id"), [["4"], ["2"]]);
         assert_eq!(world.center_count("SELECT count(*) FROM other"), 2);
         assert_eq!(world.center_count("SELECT count(*) FROM page"), 2);
+
+        // There is one answer to all that is sent.
+        server.stop();
+        let server = world.serve_at("http://127.0.0.1:0");
+        harness::sql(&at_ann, "INSERT INTO other VALUES (3, 3)");
+        let over_http = world.sync("ann", &server);
+        assert_eq!(over_http["too_large"], told["too_large"]);
+        assert_eq!(over_http["uploaded"]["inserts"], 1);
 
         harness::sql(&at_ann, "UPDATE doc SET text = 'short' WHERE id = 3");
         let told = world.sync("ann", &server);

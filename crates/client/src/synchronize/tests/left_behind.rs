@@ -6,6 +6,7 @@ use crate::testing::Site;
 use crate::testing::center::{Center, published};
 use harness::Side;
 use model::Code;
+use protocol::Compression;
 
 /// The smallest limit that a server can have.
 const FRAME_BYTES: usize = 64 << 10;
@@ -84,7 +85,7 @@ fn a_row_above_the_limit_stays_with_what_refers_to_it_and_the_rest_crosses() {
             .map(|it| format!("{} {}", it.table, it.key))
             .collect();
         assert_eq!(told, pending);
-        assert_eq!(site.remote.too_large().unwrap().rows, report.left_behind.rows);
+        assert_eq!(site.remote.too_large().unwrap(), report.left_behind);
         assert!(!site.remote.status().unwrap().outcome_unknown);
         assert_eq!(center.rows("SELECT id FROM word ORDER BY id"), ["300", "303"]);
         assert_eq!(center.rows("SELECT doc FROM page WHERE id = 10"), ["1"]);
@@ -274,4 +275,19 @@ fn a_change_of_the_schema_carries_what_stays() {
     site.write("UPDATE t SET v = 'two' WHERE id = 2");
     sync(&mut site, &center).unwrap();
     super::assert_equal(&site, &center);
+}
+
+// The limit became lower, and what is compressed fits with Hello nevertheless.
+#[test]
+fn a_lowered_limit_is_learned_from_a_server_that_refuses_the_frame() {
+    let center = center();
+    let mut site = joined(&center);
+    site.remote.compress(&[Compression::Zstd]);
+    site.write("INSERT INTO t VALUES (2, 'two')");
+    sync(&mut site, &center).unwrap();
+    center.limit_frames(FRAME_BYTES);
+    site.write(&format!("INSERT INTO t VALUES (3, {}), (4, 'four')", text(70_000)));
+    let report = sync(&mut site, &center).unwrap();
+    assert_eq!(left(&report), [("t", "id = 3", 70_007)]);
+    assert_eq!(center.rows("SELECT id FROM t ORDER BY id"), ["1", "2", "4"]);
 }
