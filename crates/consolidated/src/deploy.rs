@@ -23,7 +23,7 @@ pub(crate) use plan::{Plan, plan};
 pub(crate) use rows::{
     planned as planned_rows, replacement as row_replacement, stored as stored_rows,
 };
-pub(crate) use schema::{Schema, TablePlanner};
+pub(crate) use schema::{Schema, TablePlanner, too_wide};
 pub(crate) use succession::Intent;
 pub(crate) use system_tables::SystemTables;
 pub(crate) use table::{ColumnFacts, ForeignKey, KeyAction, TableFacts, same_but_for_case};

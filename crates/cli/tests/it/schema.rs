@@ -6,3 +6,4 @@ mod returning_tables;
 mod schema_attacks;
 mod schema_change;
 mod schema_left_behind;
+mod wide;

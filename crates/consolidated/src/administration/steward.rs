@@ -91,7 +91,7 @@ impl<T: Steward> Administration for T {
         let user_tables = self.user_tables()?;
         let candidates = user_tables.iter().map(|(name, table)| Candidate {
             name: name.clone(),
-            refusal: T::Schema::unsupported(table).or_else(|| T::Schema::initial_refusal(table)),
+            refusal: initial_refusal::<T::Schema>(name, table),
             offered: T::Schema::is_offered(&user_tables, table),
         });
         let find = |name: &str| T::Schema::find(&user_tables, name).map(|(name, _)| name.clone());
@@ -238,21 +238,26 @@ impl<T: Steward> Administration for T {
     }
 }
 
+/// Why a model to start from leaves a table out.
+fn initial_refusal<S: Schema>(name: &str, table: &S::Table) -> Option<Failure> {
+    let too_wide = || deploy::too_wide(name, table.stored_columns().len());
+    S::unsupported(table).or_else(|| S::initial_refusal(table)).or_else(too_wide)
+}
+
 /// What models, database and deployment disagree about.
 fn differences<T: Steward>(
     steward: &mut T,
     user_tables: &Tables<T::Schema>,
     models: &[SyncModel],
 ) -> Result<Vec<Difference>, Failure> {
-    let installed = |table: &<T::Schema as Schema>::Table| Installed {
+    let installed = |name: &str, table: &<T::Schema as Schema>::Table| Installed {
         columns: table.stored_columns(),
         key: table.key().to_vec(),
-        offered: T::Schema::unsupported(table).is_none()
-            && T::Schema::initial_refusal(table).is_none()
+        offered: initial_refusal::<T::Schema>(name, table).is_none()
             && T::Schema::is_offered(user_tables, table),
     };
     let tables = user_tables.iter();
-    let database = tables.map(|(name, table)| (name.clone(), installed(table))).collect();
+    let database = tables.map(|(name, table)| (name.clone(), installed(name, table))).collect();
     let find = |name: &str| T::Schema::find(user_tables, name).map(|(name, _)| name.clone());
     let past = Past::read(steward)?;
     Ok(difference::differences(models, &database, &find, past.deployed()))

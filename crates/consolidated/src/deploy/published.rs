@@ -3,7 +3,7 @@
 //! It has the columns and foreign keys that remotes have, the scripts, and what people should know.
 
 use super::own::TableScript;
-use super::schema::{Schema, TablePlanner};
+use super::schema::{Schema, TablePlanner, too_wide};
 use super::table::{ColumnFacts, ForeignKey, TableFacts};
 use crate::catalog::reference::Reference;
 use crate::script::{Event, Script};
@@ -31,6 +31,7 @@ impl<S: Schema> TablePlanner<'_, S> {
         mistakes: &mut Vec<String>,
     ) -> Result<TablePlan<S>, Failure> {
         let columns = self.published_columns(notices)?;
+        too_wide(self.name, columns.len()).map_or(Ok(()), Err)?;
         self.check_latest(&columns)?;
         self.check_places(&columns)?;
         let values = S::values(self, &columns)?;

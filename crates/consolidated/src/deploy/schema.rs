@@ -180,6 +180,24 @@ impl<'a, S: Schema> TablePlanner<'a, S> {
     }
 }
 
+/// The columns that a published table can have. While rows of an upload are changed again, a remote
+/// selects three values of each column, the key, and four more. A result of SQLite has 2,000
+/// columns at most: with a key of two, 664 were possible. The centers take more. PostgreSQL
+/// selects two values of each, 1,664 at most: 832. An expression of SQLite is 1,000 deep at most:
+/// 998, and fewer with parents.
+pub(crate) const COLUMNS_MAX: usize = 650;
+
+/// Why a table cannot be published with so many columns, if it cannot.
+pub(crate) fn too_wide(name: &str, columns: usize) -> Option<Failure> {
+    (columns > COLUMNS_MAX).then(|| {
+        let message =
+            format!("table {name} has {columns} columns to publish; {COLUMNS_MAX} are possible");
+        Failure::new(Code::UnsupportedTable, message)
+            .hint("name fewer with `columns` in its section of the model")
+            .table(name)
+    })
+}
+
 pub(super) fn mismatch(model: &SyncModel, message: String) -> Failure {
     Failure::new(Code::ModelMismatch, format!("{}: {message}", model.file_name))
 }
