@@ -304,7 +304,7 @@ pub(crate) fn deciding_first(
 
 /// The column of a departure log with the old value of `column`, which is not one of the key.
 pub(crate) fn place_column(column: &str) -> String {
-    format!("place_{column}")
+    format!("syncline_place_{column}")
 }
 
 /// What the selection is, in a line: where two are the same, so are their rows for the same

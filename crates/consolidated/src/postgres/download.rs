@@ -74,7 +74,7 @@ static STATE: LazyLock<String> = LazyLock::new(|| {
     {changed}
 FROM (SELECT) AS state
 LEFT JOIN syncline.syncline_remote AS remote ON remote.remote_id = $1
-LEFT JOIN syncline.syncline_log_state AS log ON TRUE
+LEFT JOIN syncline.syncline_logs AS log ON TRUE
 {watched}",
         changed = *watch::IS_CHANGED,
         watched = watch::watched_relation("$2"),

@@ -138,7 +138,7 @@ impl Work<'_> {
                 }
                 self.run(&format!("DELETE FROM syncline_object WHERE name = {}", literal(name)))?;
                 if kind == "TABLE" {
-                    let forget = "DELETE FROM syncline_log_state WHERE table_name";
+                    let forget = "DELETE FROM syncline_logs WHERE table_name";
                     self.run(&format!("{forget} = {}", literal(table)))?;
                 }
             }
@@ -177,7 +177,7 @@ impl Work<'_> {
         for table in renewed {
             // Changes may have gone unnoticed: every remote receives the whole table again.
             self.run(&format!(
-                "INSERT OR REPLACE INTO syncline_log_state VALUES ({}, random(), 0)",
+                "INSERT OR REPLACE INTO syncline_logs VALUES ({}, random(), 0)",
                 literal(table)
             ))?;
         }

@@ -8,7 +8,7 @@ use crate::quote::{ident, idents, join};
 use crate::script::parameter;
 use crate::selection::{Dialect, Table, place_column};
 use crate::sqlite::download::runs;
-use crate::sqlite::tracking::log_table::{MOVED, log_name};
+use crate::sqlite::tracking::log_table::{MOVED, SEQUENCE, log_name};
 use crate::sync_model::ClaimTest;
 
 /// The dialect for the scripts of one table.
@@ -31,7 +31,7 @@ impl Sqlite<'_> {
     /// not know what it tells of, because it is not one that its own upload made.
     pub(super) fn unknown_to_remote(&self, entry: &str) -> String {
         format!(
-            "({entry}.sequence BETWEEN {{s.uploaded_first}} AND {{s.uploaded_last}}) IS NOT TRUE"
+            "({entry}.{SEQUENCE} BETWEEN {{s.uploaded_first}} AND {{s.uploaded_last}}) IS NOT TRUE"
         )
     }
 }
@@ -72,7 +72,7 @@ impl Dialect for Sqlite<'_> {
     fn departed_since(&self, table: &Table, entry: &str) -> String {
         // Without an identity a row cannot be identified.
         let present = join(&table.key, " AND ", |c| format!("{entry}.{} IS NOT NULL", ident(c)));
-        format!("{entry}.sequence > {} AND {entry}.{MOVED} AND {present}", self.since(table))
+        format!("{entry}.{SEQUENCE} > {} AND {entry}.{MOVED} AND {present}", self.since(table))
     }
 
     // A new row was not covered before: 2 is not the mark of a departure.
@@ -89,7 +89,7 @@ impl Dialect for Sqlite<'_> {
         let key = idents(&format!("{row}."), &table.key);
         let key = if table.key.len() == 1 { key } else { format!("({key})") };
         format!(
-            "{key} IN (SELECT {} FROM {} WHERE sequence > {})",
+            "{key} IN (SELECT {} FROM {} WHERE {SEQUENCE} > {})",
             idents("", &table.key),
             self.departures(table),
             self.since(table)

@@ -52,6 +52,6 @@ pub(super) fn renew(connection: &Connection, reason: &str) -> Result<(), Failure
 
 /// Has a table sent afresh: something may have gone unnoticed.
 pub(super) fn renew_log(connection: &Connection, table: &str) -> Result<(), Failure> {
-    let sql = "UPDATE syncline_log_state SET incarnation = random() WHERE table_name = ?1";
+    let sql = "UPDATE syncline_logs SET incarnation = random() WHERE table_name = ?1";
     query::run(connection, "note that a table went", sql, [table]).map(drop)
 }

@@ -1,6 +1,6 @@
 CREATE TABLE syncline_system (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE syncline_object (name TEXT PRIMARY KEY, kind TEXT NOT NULL, table_name TEXT NOT NULL, sql TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE syncline_log_state (table_name TEXT PRIMARY KEY, incarnation INTEGER NOT NULL, floor INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE syncline_logs (table_name TEXT PRIMARY KEY, incarnation INTEGER NOT NULL, floor INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE syncline_script_version (script_version TEXT PRIMARY KEY, position INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE syncline_option (script_version TEXT, name TEXT, value TEXT NOT NULL, PRIMARY KEY (script_version, name)) WITHOUT ROWID;
 CREATE TABLE syncline_publication (script_version TEXT, publication TEXT, table_name TEXT, PRIMARY KEY (script_version, publication, table_name)) WITHOUT ROWID;

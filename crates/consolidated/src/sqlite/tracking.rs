@@ -18,7 +18,7 @@ use crate::quote::{ident, idents, join};
 use crate::selection::place_column;
 use crate::sqlite::deploy::tables::{UniqueIndex, UserTable};
 use crate::sqlite::download::runs;
-use log_table::{Kept, MOVED, kept_column, log_name};
+use log_table::{Kept, MOVED, SEQUENCE, kept_column, log_name};
 use object::Object;
 pub(super) mod firing;
 pub(super) mod log_table;
@@ -70,7 +70,7 @@ pub(super) fn objects(table: &UserTable, kept: Option<&Kept>) -> Vec<Object> {
     }
     if !by_update.is_empty() {
         let before_update = format!("BEFORE UPDATE{}", log.of(&watched));
-        objects.push(log.trigger("update_replace", &before_update, by_update));
+        objects.push(log.trigger("displace", &before_update, by_update));
     }
     objects
 }
@@ -94,7 +94,7 @@ impl Log<'_> {
     fn table(&self) -> Object {
         let table = self.table;
         let name = log_name(&table.name);
-        let mut columns = vec!["sequence INTEGER PRIMARY KEY".to_owned()];
+        let mut columns = vec![format!("{SEQUENCE} INTEGER PRIMARY KEY")];
         columns.extend(table.key.iter().map(|name| kept_column(table, name, name)));
         if let Some(place) = self.place {
             let kept = place.iter().map(|name| kept_column(table, name, &place_column(name)));

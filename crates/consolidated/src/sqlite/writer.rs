@@ -20,7 +20,7 @@ use crate::sqlite::download::durable::{Durable, Ends};
 use crate::sqlite::download::moment;
 use crate::sqlite::download::runs::{self, Runs};
 use crate::sqlite::download::withhold;
-use crate::sqlite::tracking::log_table::log_name;
+use crate::sqlite::tracking::log_table::{SEQUENCE, log_name};
 use crate::sqlite::upload::constraint;
 use crate::sqlite::words::SqliteWords;
 use crate::synchronization::{
@@ -322,7 +322,7 @@ impl crate::connection::Writer for Writer {
         let logs: Vec<(String, String)> = query::all(&self.connection, doing, sql, read)?;
         for (log, table) in logs.into_iter().filter(|(name, table)| *name == log_name(table)) {
             let log = crate::quote::ident(&log);
-            let sql = format!("SELECT coalesce(max(sequence), 0) - ?1 FROM {log}");
+            let sql = format!("SELECT coalesce(max({SEQUENCE}), 0) - ?1 FROM {log}");
             let floor: i64 = query::value(&self.connection, doing, &sql, [log_rows_max])?;
             if floor <= 0 {
                 continue;
@@ -330,12 +330,13 @@ impl crate::connection::Writer for Writer {
             let transaction = self.connection.unchecked_transaction().map_err(&trimming)?;
             transaction
                 .execute(
-                    "UPDATE syncline_log_state SET floor = max(floor, ?2) WHERE table_name = ?1",
+                    "UPDATE syncline_logs SET floor = max(floor, ?2) WHERE table_name = ?1",
                     rusqlite::params![table, floor],
                 )
                 .and_then(|_| {
                     // The newest entry always stays: its number must never be given out again.
-                    transaction.execute(&format!("DELETE FROM {log} WHERE sequence <= ?1"), [floor])
+                    transaction
+                        .execute(&format!("DELETE FROM {log} WHERE {SEQUENCE} <= ?1"), [floor])
                 })
                 .and_then(|_| runs::trim(&transaction, &table, floor))
                 .map_err(&trimming)?;

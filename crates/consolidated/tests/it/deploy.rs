@@ -3,3 +3,4 @@
 mod deployment;
 mod deployment_postgres;
 mod golden;
+mod names;

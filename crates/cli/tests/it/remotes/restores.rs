@@ -503,7 +503,7 @@ fn a_forgotten_remote_comes_back_without_harm() {
 /// Changes a row without a trace.
 const UNTRACKED_ON_SQLITE: &str = "UPDATE customer SET name = 'Quiet' WHERE id = 1;
     DELETE FROM syncline_log_customer
-    WHERE sequence = (SELECT max(sequence) FROM syncline_log_customer)";
+    WHERE syncline_sequence = (SELECT max(syncline_sequence) FROM syncline_log_customer)";
 const UNTRACKED_ON_POSTGRES: &str = "ALTER TABLE customer ALTER COLUMN name TYPE text
     USING CASE WHEN id = 1 THEN 'Quiet' ELSE name END";
 

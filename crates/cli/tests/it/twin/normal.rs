@@ -32,9 +32,9 @@ const DIFFERS: [(&str, &str, Why); 41] = [
     ("syncline.syncline_shape", "deployment", Random),
     ("syncline.syncline_shape", "superseded", Random),
     ("syncline.syncline_remote", "held_deployment", Random),
-    ("syncline_log_state", "incarnation", Random),
+    ("syncline_logs", "incarnation", Random),
     // A sum over the numbers of triggers.
-    ("syncline.syncline_log_state", "triggers", Place),
+    ("syncline.syncline_logs", "triggers", Place),
     ("syncline_user", "password_hash", Random),
     ("syncline_user", "password_version", Random),
     ("syncline_user", "password_set_at", Time),

@@ -39,7 +39,7 @@ pub(in crate::postgres) fn remark(
 /// Tables with a trigger that sets row versions back.
 pub(in crate::postgres) fn set_back(link: &mut Link) -> Result<Vec<Finding>, Failure> {
     let mut findings = Vec::new();
-    let sql = "SELECT table_name FROM syncline.syncline_log_state
+    let sql = "SELECT table_name FROM syncline.syncline_logs
                WHERE unstamped IS NOT NULL ORDER BY table_name";
     for row in link.query(sql, &[]).map_err(failed("look for versions that were set back"))? {
         let table = text(&row, 0)?;

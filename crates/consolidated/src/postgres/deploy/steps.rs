@@ -250,7 +250,7 @@ fn removals(
     let tables: Vec<String> = planned.values().map(|t| literal(&t.table)).collect();
     let kept = if tables.is_empty() { "NULL".to_owned() } else { tables.join(", ") };
     statements.push(format!(
-        "DELETE FROM syncline.syncline_log_state WHERE (table_name IN ({kept})) IS NOT TRUE"
+        "DELETE FROM syncline.syncline_logs WHERE (table_name IN ({kept})) IS NOT TRUE"
     ));
     (steps, Some(Step::Together(None, statements)))
 }
@@ -363,7 +363,7 @@ fn upgrade(tracking: &Tracking, ids: &[ObjectId], present: &Installed) -> Option
 fn mark_bypassed(tracking: &Tracking) -> String {
     let table = literal(&tracking.table);
     format!(
-        "UPDATE syncline.syncline_log_state SET bypassed = pg_current_xact_id() \
+        "UPDATE syncline.syncline_logs SET bypassed = pg_current_xact_id() \
          WHERE table_name = {table}"
     )
 }
@@ -397,7 +397,7 @@ fn retrack(tracking: &Tracking, ids: &[ObjectId], present: &Installed) -> Vec<St
         statements.push(record(id, &object.sql.join(";\n")));
     }
     statements.push(format!(
-        "INSERT INTO syncline.syncline_log_state (table_name, incarnation)\n\
+        "INSERT INTO syncline.syncline_logs (table_name, incarnation)\n\
          VALUES ({}, (random() * 9007199254740992)::bigint)\n\
          ON CONFLICT (table_name) DO UPDATE SET incarnation = excluded.incarnation",
         literal(&tracking.table)

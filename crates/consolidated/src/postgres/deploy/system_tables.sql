@@ -1,6 +1,6 @@
 CREATE TABLE syncline.syncline_system (name text PRIMARY KEY, value text NOT NULL);
 CREATE TABLE syncline.syncline_object (table_name text, kind text, name text, sql text NOT NULL, definition text NOT NULL, PRIMARY KEY (table_name, kind, name));
-CREATE TABLE syncline.syncline_log_state (table_name text PRIMARY KEY, incarnation bigint NOT NULL, floor xid8 NOT NULL DEFAULT '0', triggers text, unstamped xid8, bypassed xid8, settled xid8);
+CREATE TABLE syncline.syncline_logs (table_name text PRIMARY KEY, incarnation bigint NOT NULL, floor xid8 NOT NULL DEFAULT '0', triggers text, unstamped xid8, bypassed xid8, settled xid8);
 CREATE TABLE syncline.syncline_timeline (timeline integer PRIMARY KEY, floor pg_snapshot NOT NULL);
 CREATE TABLE syncline.syncline_script_version (script_version text PRIMARY KEY, position integer NOT NULL);
 CREATE TABLE syncline.syncline_option (script_version text, name text, value text NOT NULL, PRIMARY KEY (script_version, name));

@@ -7,7 +7,7 @@
 //!
 //! Invariants:
 //! O1. A session that writes a child or removes a parent without foreign keys leaves a mark in
-//!     `syncline_log_state.bypassed`. As long as the mark differs from `settled`, there may be
+//!     `syncline_logs.bypassed`. As long as the mark differs from `settled`, there may be
 //!     orphans, and each download looks for them in its own snapshot.
 //! O2. A watermark has a digest of the orphans of the table and of the tables that decide about it.
 //!     So if there is another orphan, or one has found its parent, the whole table is sent again.
@@ -120,7 +120,7 @@ fn digests(tables: &[Arc<Table>], found: &BTreeMap<String, String>) -> Digests {
 /// Records for every table without orphans that no search is needed. Behind a deployment.
 pub(in crate::postgres) fn settle(link: &mut Link, guards: &[&Guard]) -> Result<(), Failure> {
     let doing = failed("look for rows without a parent");
-    let sql = "SELECT table_name, bypassed::text FROM syncline.syncline_log_state
+    let sql = "SELECT table_name, bypassed::text FROM syncline.syncline_logs
                WHERE bypassed IS DISTINCT FROM settled";
     for row in link.query(sql, &[]).map_err(&doing)? {
         let table: String = row.try_get(0).map_err(unreadable)?;
@@ -131,7 +131,7 @@ pub(in crate::postgres) fn settle(link: &mut Link, guards: &[&Guard]) -> Result<
         let mark = mark.map_or("NULL".to_owned(), |mark| literal(&mark));
         // A mark that another session leaves in the meantime stays.
         link.batch(&format!(
-            "UPDATE syncline.syncline_log_state SET settled = bypassed\n\
+            "UPDATE syncline.syncline_logs SET settled = bypassed\n\
              WHERE table_name = {} AND bypassed IS NOT DISTINCT FROM {mark}::xid8{none}",
             literal(&table)
         ))

@@ -36,7 +36,7 @@ const RETRY_AFTER_S: u32 = 5;
 
 /// Every download reads these.
 const SYSTEM_TABLES: [&str; 4] = [
-    "syncline.syncline_log_state",
+    "syncline.syncline_logs",
     "syncline.syncline_owed",
     "syncline.syncline_remote",
     "syncline.syncline_system",

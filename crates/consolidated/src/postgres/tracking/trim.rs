@@ -14,7 +14,7 @@ use model::Failure;
 /// everything again.
 fn raise(log: &str) -> String {
     format!(
-        "UPDATE syncline.syncline_log_state AS s SET floor = wanted.floor
+        "UPDATE syncline.syncline_logs AS s SET floor = wanted.floor
 FROM (
     SELECT least(entry.version + 1,
         pg_snapshot_xmin(pg_current_snapshot())::text::bigint)::text::xid8 AS floor
@@ -37,7 +37,7 @@ fn cut(log: &str) -> String {
 /// Cuts every log to about its newest `log_rows_max` departures, a transaction each.
 pub(in crate::postgres) fn trim(link: &mut Link, log_rows_max: i64) -> Result<(), Failure> {
     let trimming = failed("trim the departure logs");
-    let sql = "SELECT table_name FROM syncline.syncline_log_state ORDER BY table_name";
+    let sql = "SELECT table_name FROM syncline.syncline_logs ORDER BY table_name";
     let tables = link.begin(&[Call::new(sql, &[])]).map_err(&trimming)?.remove(0).rows;
     for row in tables {
         let table: &str = row.try_get(0).map_err(unreadable)?;

@@ -39,7 +39,7 @@ fn sum_of(sql_name: &str) -> String {
 /// any more.
 pub(in crate::postgres) static CHANGED: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "SELECT log.table_name FROM syncline.syncline_log_state AS log\n{} WHERE {}",
+        "SELECT log.table_name FROM syncline.syncline_logs AS log\n{} WHERE {}",
         watched_relation("$1"),
         *IS_CHANGED
     )
@@ -57,7 +57,7 @@ pub(in crate::postgres) fn watched_relation(watched: &str) -> String {
     )
 }
 
-/// Whether the table of `log` is watched and differs: a condition on a row of `syncline_log_state`,
+/// Whether the table of `log` is watched and differs: a condition on a row of `syncline_logs`,
 /// which a download reads anyway, with its [`watched_relation`]. Nothing is joined of which a plan
 /// could expect few rows and be kept for a thousand.
 pub(in crate::postgres) static IS_CHANGED: LazyLock<String> = LazyLock::new(|| {
@@ -71,7 +71,7 @@ pub(in crate::postgres) static IS_CHANGED: LazyLock<String> = LazyLock::new(|| {
 /// Stores the sum for a table, after the statements that create its triggers.
 pub(in crate::postgres) fn store(published: &str, sql_name: &str) -> String {
     format!(
-        "UPDATE syncline.syncline_log_state SET triggers = {}\nWHERE table_name = {}",
+        "UPDATE syncline.syncline_logs SET triggers = {}\nWHERE table_name = {}",
         sum_of(sql_name),
         literal(published)
     )
@@ -136,7 +136,7 @@ pub(in crate::postgres) fn renew(
             "triggers were missing or disabled for some time; the whole table is sent again"
         );
         link.batch(&format!(
-            "UPDATE syncline.syncline_log_state\n\
+            "UPDATE syncline.syncline_logs\n\
              SET incarnation = (random() * 9007199254740992)::bigint, triggers = {sum}\n\
              WHERE table_name = {} AND triggers IS DISTINCT FROM {sum}",
             literal(published),

@@ -6,7 +6,7 @@ use crate::script::{Event, parameter};
 use crate::selection::{Dialect, Form, Selection};
 use crate::sqlite::deploy::tables::UserTable;
 use crate::sqlite::dialect::Sqlite;
-use crate::sqlite::tracking::log_table;
+use crate::sqlite::tracking::log_table::{self, SEQUENCE};
 use crate::sync_model::ConflictRule;
 use model::Direction;
 
@@ -147,7 +147,7 @@ impl Generator<'_> {
             }
             None => format!(
                 "    SELECT {key} FROM {log} AS l\n    \
-                 WHERE sequence > {{s.watermark}}\n      AND {unknown}\n{}",
+                 WHERE {SEQUENCE} > {{s.watermark}}\n      AND {unknown}\n{}",
                 entered.unwrap_or_else(|| format!("    GROUP BY {key}\n"))
             ),
         };
@@ -282,7 +282,7 @@ impl Texts for Generator<'_> {
             "SELECT {columns}\nFROM {table} AS t\nWHERE {{s.watermark}} IS NULL\n\
              UNION ALL\n\
              SELECT {columns}\nFROM (\n    SELECT DISTINCT {key} FROM {log} AS l\n    \
-             WHERE sequence > {{s.watermark}}\n      AND {unknown}\n) AS l\n\
+             WHERE {SEQUENCE} > {{s.watermark}}\n      AND {unknown}\n) AS l\n\
              CROSS JOIN {looked_up} ON {join}",
             looked_up = self.looked_up(),
             columns = idents("t.", self.columns),
@@ -298,7 +298,7 @@ impl Texts for Generator<'_> {
         }
         let unknown = self.unknown_to_remote();
         format!(
-            "SELECT DISTINCT {key}\nFROM {log} AS l\nWHERE l.sequence > {{s.watermark}}\n  \
+            "SELECT DISTINCT {key}\nFROM {log} AS l\nWHERE l.{SEQUENCE} > {{s.watermark}}\n  \
              AND {unknown}\n  AND {present}\n  \
              AND NOT EXISTS (SELECT 1 FROM {looked_up} WHERE {same})",
             looked_up = self.looked_up(),

@@ -115,7 +115,7 @@ pub(in crate::sqlite) fn end_of_log(
     table: &str,
 ) -> Result<(LogMark, i64), Failure> {
     let (incarnation, floor): (i64, i64) = connection
-        .prepare_cached("SELECT incarnation, floor FROM syncline_log_state WHERE table_name = ?1")
+        .prepare_cached("SELECT incarnation, floor FROM syncline_logs WHERE table_name = ?1")
         .and_then(|mut statement| {
             statement.query_row([table], |row| Ok((row.get(0)?, row.get(1)?))).optional()
         })

@@ -15,7 +15,7 @@ use crate::selection::place_column;
 use crate::sqlite::deploy::tables::UserTable;
 use crate::sqlite::errors::failed;
 use crate::sqlite::query;
-use crate::sqlite::tracking::log_table::{Kept, kept_column, log_name};
+use crate::sqlite::tracking::log_table::{Kept, SEQUENCE, kept_column, log_name};
 use crate::sqlite::tracking::object::Object;
 use crate::sqlite::values::{Bind, write_row};
 use model::{Failure, RowReader};
@@ -89,14 +89,14 @@ pub(in crate::sqlite) fn entries(
     let (first, last) = ("{s.uploaded_first}", "{s.uploaded_last}");
     format!(
         "SELECT {columns}\nFROM {runs} AS s\n\
-         CROSS JOIN {log} AS l ON l.sequence BETWEEN max(s.{FIRST}, {since} + 1) AND s.{LAST}\n\
+         CROSS JOIN {log} AS l ON l.{SEQUENCE} BETWEEN max(s.{FIRST}, {since} + 1) AND s.{LAST}\n\
          WHERE {of_run} AND s.{LAST} > {since}\n  \
          AND (s.{FIRST} >= {first} AND s.{LAST} <= {last}) IS NOT TRUE\n  \
-         AND (l.sequence BETWEEN {own}) IS NOT TRUE\n\
+         AND (l.{SEQUENCE} BETWEEN {own}) IS NOT TRUE\n\
          UNION ALL\n\
          SELECT {columns}\nFROM {log} AS l\n\
-         WHERE l.sequence > max({since}, (SELECT coalesce(max({LAST}), 0) FROM {runs}))\n  \
-         AND {of_entry}\n  AND (l.sequence BETWEEN {own}) IS NOT TRUE"
+         WHERE l.{SEQUENCE} > max({since}, (SELECT coalesce(max({LAST}), 0) FROM {runs}))\n  \
+         AND {of_entry}\n  AND (l.{SEQUENCE} BETWEEN {own}) IS NOT TRUE"
     )
 }
 
@@ -137,11 +137,11 @@ impl Runs {
         };
         Ok(Runs {
             ends: format!(
-                "SELECT (SELECT coalesce(max(sequence), 0) FROM {log}),
+                "SELECT (SELECT coalesce(max({SEQUENCE}), 0) FROM {log}),
                         (SELECT coalesce(max({LAST}), 0) FROM {runs})"
             ),
             beyond: format!(
-                "SELECT {}, sequence FROM {log} WHERE sequence > ?1 ORDER BY sequence",
+                "SELECT {}, {SEQUENCE} FROM {log} WHERE {SEQUENCE} > ?1 ORDER BY {SEQUENCE}",
                 join(sought, ", ", kept)
             ),
             width: sought.len(),

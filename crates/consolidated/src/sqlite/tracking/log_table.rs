@@ -10,6 +10,9 @@ use std::collections::BTreeSet;
 /// columns.
 pub(in crate::sqlite) const MOVED: &str = "syncline_moved";
 
+/// The column of a log that numbers its entries.
+pub(in crate::sqlite) const SEQUENCE: &str = "syncline_sequence";
+
 pub(in crate::sqlite) fn log_name(table: &str) -> String {
     format!("syncline_log_{table}")
 }

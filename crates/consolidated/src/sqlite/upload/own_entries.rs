@@ -13,7 +13,7 @@
 use crate::quote::ident;
 use crate::sqlite::details::CatalogTable;
 use crate::sqlite::query;
-use crate::sqlite::tracking::log_table::log_name;
+use crate::sqlite::tracking::log_table::{SEQUENCE, log_name};
 use crate::synchronization::change::Change;
 use crate::upload::uploaded_row::UploadedRow;
 use model::Failure;
@@ -79,7 +79,7 @@ impl OwnEntries {
 
 /// The last entry of the log of `table`; 0 where there is none.
 pub(in crate::sqlite) fn end_of_log(connection: &Connection, table: &str) -> Result<i64, Failure> {
-    let sql = format!("SELECT coalesce(max(sequence), 0) FROM {}", ident(&log_name(table)));
+    let sql = format!("SELECT coalesce(max({SEQUENCE}), 0) FROM {}", ident(&log_name(table)));
     query::value(connection, "read the end of a log", &sql, [])
 }
 

@@ -259,8 +259,7 @@ fn what_others_change_of_ours_is_found_and_repaired() {
 fn row_versions_of_another_server_are_found_and_made_anew() {
     let database = database(SCHEMA);
     deploy(&database, MODEL).unwrap();
-    let incarnation =
-        "SELECT incarnation FROM syncline.syncline_log_state WHERE table_name = 'word'";
+    let incarnation = "SELECT incarnation FROM syncline.syncline_logs WHERE table_name = 'word'";
     let before = database.text(incarnation);
     // As a restored dump leaves them: it brings the rows before the triggers.
     database.sql(
@@ -320,7 +319,7 @@ fn what_the_model_drops_is_tracked_no_longer() {
     let column = "SELECT count(*) FROM pg_attribute WHERE attname = 'syncline_version'
                   AND attrelid = 'customer'::regclass AND NOT attisdropped";
     assert_eq!(database.count(column), 0);
-    assert_eq!(database.count("SELECT count(*) FROM syncline.syncline_log_state"), 1);
+    assert_eq!(database.count("SELECT count(*) FROM syncline.syncline_logs"), 1);
 }
 
 #[test]

@@ -212,7 +212,7 @@ fn an_upload_that_no_download_follows_notices_triggers_that_went() {
         let refused = upload_only(&mut center, &session, &remote, &rows).unwrap_err();
         assert_eq!(refused.code(), Code::TableWentAway, "{round}");
         database.sql(enabled);
-        let incarnation = "SELECT incarnation FROM syncline.syncline_log_state
+        let incarnation = "SELECT incarnation FROM syncline.syncline_logs
              WHERE table_name = 'line'";
         let before = database.count(incarnation);
         let applied = upload_only(&mut center, &session, &remote, &rows).unwrap();

@@ -344,12 +344,12 @@ fn changes_of_one_owner_are_found_in_runs_and_behind_them() {
         }
     }
     let broken = "SELECT count(*) FROM syncline_runs_part AS s JOIN syncline_log_part AS l
-        ON l.sequence BETWEEN s.first_sequence AND s.last_sequence
-        WHERE s.place_owner IS NOT l.place_owner";
+        ON l.syncline_sequence BETWEEN s.first_sequence AND s.last_sequence
+        WHERE s.syncline_place_owner IS NOT l.syncline_place_owner";
     assert_eq!(center.value(broken), int(0));
     let outside = "SELECT count(*) FROM syncline_log_part
-        WHERE sequence <= (SELECT max(last_sequence) FROM syncline_runs_part)
+        WHERE syncline_sequence <= (SELECT max(last_sequence) FROM syncline_runs_part)
           AND NOT EXISTS (SELECT 1 FROM syncline_runs_part
-                          WHERE sequence BETWEEN first_sequence AND last_sequence)";
+                          WHERE syncline_sequence BETWEEN first_sequence AND last_sequence)";
     assert_eq!(center.value(outside), int(0));
 }

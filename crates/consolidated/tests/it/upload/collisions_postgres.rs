@@ -71,7 +71,7 @@ fn a_deployment_waits_for_the_uploads_that_are_under_way() {
     });
     assert_eq!((applied.rejected, applied.conflicts), (0, 0));
     let departures = "SELECT count(*) FROM syncline.syncline_gone_second";
-    assert_eq!(database.count(&format!("{departures} WHERE place_region IS NULL")), 0);
+    assert_eq!(database.count(&format!("{departures} WHERE syncline_place_region IS NULL")), 0);
     // The download that follows is of the new model, under which it has other rows.
     let session = center.session(&remote);
     assert_eq!(session.schema.tables.len(), 2);
