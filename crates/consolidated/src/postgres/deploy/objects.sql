@@ -12,7 +12,8 @@ UNION ALL
 SELECT 'INDEX', '"' || replace(n.nspname, '"', '""') || '"."' || replace(c.relname, '"', '""') || '"', x.relname::text,
        pg_get_indexdef(i.indexrelid) || CASE WHEN i.indisvalid THEN '' ELSE ' -- not valid' END
 FROM pg_index AS i JOIN pg_class AS x ON x.oid = i.indexrelid JOIN pg_class AS c ON c.oid = i.indrelid JOIN pg_namespace AS n ON n.oid = c.relnamespace
-WHERE x.relname LIKE 'syncline\_%' AND n.nspname NOT IN ('syncline', 'pg_toast')
+JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+WHERE x.relname LIKE 'syncline\_version\_%' AND i.indnatts = 1 AND a.attname = 'syncline_version' AND a.atttypid = 'xid8'::regtype AND n.nspname <> 'syncline'
 UNION ALL
 SELECT 'FUNCTION', '', p.proname::text, pg_get_functiondef(p.oid)
 FROM pg_proc AS p WHERE p.pronamespace = to_regnamespace('syncline') AND p.proname LIKE 'syncline\_%' AND p.prorettype = 'trigger'::regtype

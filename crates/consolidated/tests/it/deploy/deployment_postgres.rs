@@ -99,6 +99,32 @@ fn undeploy_leaves_the_database_as_it_was() {
     assert!(admin.undeploy().unwrap().statements.is_empty(), "nothing is left to do");
 }
 
+// It was dropped without a word: what is ours was known by its name.
+#[test]
+fn an_index_of_the_user_stays_whatever_its_name() {
+    let database = database(
+        "CREATE TABLE word (word text PRIMARY KEY, meaning text, syncline integer);
+         CREATE INDEX syncline_mine ON word (meaning);
+         CREATE UNIQUE INDEX syncline_version_of_mine ON word (syncline);
+         CREATE INDEX syncline_gone_word ON word ((length(meaning)));",
+    );
+    let kept = || {
+        let listed = database.text(
+            "SELECT string_agg(relname, ',' ORDER BY relname) FROM pg_class
+             WHERE relnamespace = 'public'::regnamespace AND relkind = 'i'
+                 AND relname LIKE 'syncline%' AND relname <> 'syncline_version_word'",
+        );
+        let mine = "syncline_gone_word,syncline_mine,syncline_version_of_mine";
+        assert_eq!(listed.trim(), mine);
+    };
+    deploy(&database, "[table.word]\nconflict = \"merge\"").unwrap();
+    kept();
+    deploy(&database, "[table.word]\nconflict = \"remote_wins\"").unwrap();
+    kept();
+    admin(&database).undeploy().unwrap();
+    kept();
+}
+
 #[test]
 fn deploying_twice_changes_nothing_and_a_dry_run_says_what_would_happen() {
     let database = database(SCHEMA);

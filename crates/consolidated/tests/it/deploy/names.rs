@@ -3,7 +3,8 @@
 use crate::support::center::{Backend, Center, Remote, Row, Upload, int, text};
 
 /// Names that our own tables, columns and aliases have, or what comes behind our prefixes.
-const NAMES: [&str; 33] = [
+const NAMES: [&str; 34] = [
+    "syncline",
     "state",
     "State",
     "sequence",
