@@ -284,7 +284,7 @@ async fn tracked_delete(
     let list = |spell: &dyn Fn(&(&str, bool)) -> String| {
         columns.iter().map(spell).collect::<Vec<_>>().join(", ")
     };
-    let own = |name: &str| name.strip_prefix("place_").unwrap_or(name).to_owned();
+    let own = |name: &str| name.strip_prefix("syncline_place_").unwrap_or(name).to_owned();
     let alike: Vec<String> =
         columns.iter().filter(|(_, array)| !array).map(|(name, _)| own(name)).collect();
     Ok(format!(

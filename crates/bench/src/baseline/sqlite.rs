@@ -175,12 +175,13 @@ impl Statements {
 /// The statement that logs a delete, whatever columns the deployed log has.
 fn log_entry(connection: &Connection) -> rusqlite::Result<String> {
     let mut statement = connection.prepare(
-        "SELECT name FROM pragma_table_info('syncline_log_purchase') WHERE name <> 'sequence'",
+        "SELECT name FROM pragma_table_info('syncline_log_purchase')
+         WHERE name <> 'syncline_sequence'",
     )?;
     let columns: Vec<String> =
         statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
     let value = |column: &String| match column.as_str() {
-        "emp_id" | "place_emp_id" => "?1",
+        "emp_id" | "syncline_place_emp_id" => "?1",
         "purch_id" => "?2",
         // The only flag: the row has left its place.
         _ => "1",
@@ -343,8 +344,8 @@ mod tests {
                 notes: Notes::Random,
             };
             let load = Load { transactions: 16, ..Load::of(&layout).unwrap() };
-            let log = "CREATE TABLE syncline_log_purchase (sequence INTEGER PRIMARY KEY,
-                       emp_id, purch_id, place_emp_id, syncline_moved)";
+            let log = "CREATE TABLE syncline_log_purchase (syncline_sequence INTEGER PRIMARY KEY,
+                       emp_id, purch_id, syncline_place_emp_id, syncline_moved)";
             let baseline = measure(&file, &load, log).unwrap();
             assert!(baseline.rows_per_second > 0.0);
             let connection = Connection::open(&file).unwrap();
