@@ -8,7 +8,6 @@ pub(super) mod conflict;
 pub(in crate::postgres) mod constraint_cycle;
 pub(in crate::postgres) mod group;
 mod halves;
-mod instead;
 pub(super) mod lookup;
 pub(super) mod misspelled;
 mod own;

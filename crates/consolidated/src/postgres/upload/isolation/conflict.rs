@@ -5,16 +5,16 @@
 //! changed (S7).
 
 use crate::postgres::upload::isolation::group::{Group, Images, Rows};
-use crate::postgres::upload::isolation::instead;
 use crate::postgres::upload::isolation::state::{Isolation, Ran};
 use crate::postgres::upload::made;
 use crate::postgres::upload::row_fault::RowFault;
 use crate::postgres::upload::stop::Stop;
+use crate::script::Event;
 use crate::synchronization::change::Change;
 use crate::upload::halving;
-use crate::upload::uploaded_row::resolution_of;
+use crate::upload::uploaded_row::{event_of, resolution_of};
 use crate::upload::verdict::{
-    Found, Verdict, agrees, gives_way, is_outside, key_is_taken, leads_outside,
+    Found, Instead, Verdict, agrees, gives_way, is_outside, key_is_taken, leads_outside,
 };
 use std::collections::HashSet;
 
@@ -67,8 +67,38 @@ fn decide(isolation: &mut Isolation<'_, '_>, group: Group, now: Images) -> Resul
             Verdict::Vetoed => vetoed.push(bytes),
         }
     }
-    instead::leave(isolation, Group { table, change, rows: vetoed })?;
+    leave(isolation, Group { table, change, rows: vetoed })?;
     settle(isolation, Group { table, change, rows: conflicts }, &ground.now)
+}
+
+/// Leaves rows to the trigger of the owner that keeps them from being written, and tells the remote
+/// what became of each. What the trigger does instead stays. It was undone when these rows were
+/// looked for, so they are given to it once more. Rows of a user's script are only rejected: a
+/// script that changes nothing is undone.
+fn leave(isolation: &mut Isolation<'_, '_>, group: Group) -> Result<(), Stop> {
+    let (table, change) = (group.table, group.change);
+    let deployed = &isolation.table(table).deployed;
+    let rows = match deployed.is_own(change) {
+        true => group.rows,
+        false => run(isolation, group, event_of(change))?,
+    };
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let now = isolation.fetch(table, change, &rows)?;
+    for bytes in &rows {
+        let row = isolation.read(table, change, bytes)?;
+        let key = row.key(&deployed.published, table).1;
+        match Instead::of(&row, now.get(&key).map(Vec::as_slice))? {
+            Instead::Same => isolation.echo(table, change, std::slice::from_ref(bytes))?,
+            Instead::Kept => isolation.owe(table, change, bytes)?,
+            Instead::Ignored => {
+                let reason = isolation.vetoed(table, change)?;
+                isolation.reject(table, change, bytes, reason)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// What some rows found.
@@ -138,7 +168,7 @@ fn settle(isolation: &mut Isolation<'_, '_>, group: Group, now: &Images) -> Resu
     let published = &isolation.table(table).deployed.published;
     let (rows, after) = match isolation.table(table).statement(resolution_of(change)) {
         Some(_) => {
-            let rows = run(isolation, Group { table, change, rows })?;
+            let rows = run(isolation, Group { table, change, rows }, resolution_of(change))?;
             let after = match rows.is_empty() {
                 true => Images::new(),
                 false => isolation.fetch(table, change, &rows)?,
@@ -168,12 +198,13 @@ fn settle(isolation: &mut Isolation<'_, '_>, group: Group, now: &Images) -> Resu
     Ok(())
 }
 
-/// Runs the rule's script, in halves where it fails. Returns the rows that it could be run for.
-fn run(isolation: &mut Isolation<'_, '_>, group: Group) -> Result<Rows, Stop> {
+/// Runs the script of an event, in halves where it fails. Returns the rows that it could be run
+/// for.
+fn run(isolation: &mut Isolation<'_, '_>, group: Group, event: Event) -> Result<Rows, Stop> {
     let Group { table, change, rows } = group;
     let mut resolved = Vec::new();
     let failing = halving::failing(&rows, |some| {
-        Ok::<_, Stop>(match isolation.run(table, change, resolution_of(change), some)? {
+        Ok::<_, Stop>(match isolation.run(table, change, event, some)? {
             Ran::Affected(_) => {
                 isolation.keep();
                 resolved.extend_from_slice(some);
