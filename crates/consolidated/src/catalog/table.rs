@@ -100,13 +100,12 @@ impl<D> CatalogTable<D> {
         self.updates.of(changed, || script.assigning(changed, &self.published))
     }
 
-    /// Whether updates assign only what a row changes.
-    pub(crate) fn assigns_changes(&self) -> bool {
-        self.script(Event::UploadUpdate).is_some_and(Script::may_assign_less)
+    /// Whether rows with this change have a statement that assigns only what they change.
+    pub(crate) fn assigns_changes(&self, change: Change) -> bool {
+        let may = || self.script(Event::UploadUpdate).is_some_and(Script::may_assign_less);
+        change == Change::Update && !self.is_own(change) && may()
     }
-}
 
-impl<D> CatalogTable<D> {
     /// The script that a user wrote for an event. It is one of the whole table.
     pub(crate) fn own(&self, event: Event) -> Option<&Script> {
         let table = self.whole.as_ref().map_or(self, |whole| &whole.table);

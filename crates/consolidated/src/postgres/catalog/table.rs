@@ -22,6 +22,8 @@ use std::sync::Arc;
 pub(in crate::postgres) struct Table {
     pub(in crate::postgres) deployed: Arc<CatalogTable<TableDetails>>,
     statements: HashMap<Event, Statement>,
+    /// Updates assign only what a row changes.
+    assigns_changes: bool,
     /// The update, by the columns that it assigns.
     updates: Variants<Statement>,
     /// The parameters that decide which rows a remote has.
@@ -103,10 +105,12 @@ impl Table {
         let departed = departed(&deployed);
         let seeker = Seeker::of(&deployed);
         let fence = Fence::of(&deployed);
+        let assigns_changes = deployed.assigns_changes(Change::Update);
         let wide = deployed.whole.as_ref().map(|whole| Box::new(Wide::of(whole, &deployed)));
         Table {
             deployed,
             statements,
+            assigns_changes,
             updates: Variants::default(),
             claims,
             is_verbatim,
@@ -144,7 +148,7 @@ impl Table {
 
     /// Notes which columns a row changes, where its statement assigns only these.
     pub(in crate::postgres) fn look_at(&self, row: &UploadedRow<'_>, changed: &mut ChangedColumns) {
-        match row.change == Change::Update && self.deployed.assigns_changes() {
+        match row.change == Change::Update && self.assigns_changes {
             true => changed.read(row),
             false => changed.clear(),
         }
@@ -157,13 +161,12 @@ impl Table {
         changed: &ChangedColumns,
     ) -> Result<Chosen<'_, Statement>, Failure> {
         let whole = self.required(event_of(change))?;
-        if change != Change::Update || !self.deployed.assigns_changes() {
+        if change != Change::Update || !self.assigns_changes {
             return Ok(Chosen::Whole(whole));
         }
         let variant = self.updates.of(changed, || {
             let (published, columns) = (&self.deployed.published, &self.deployed.details.columns);
-            let script = self.deployed.required(Event::UploadUpdate)?;
-            let script = script.assigning(changed, published)?;
+            let script = self.deployed.update(changed)?;
             let statement = Statement::of(&script, published, columns);
             Ok::<_, Failure>(Statement { keeps_plan: whole.keeps_plan, ..statement })
         });

@@ -4,7 +4,8 @@
 //! rows that leave the partition, if other rows need them before.
 
 use super::{Attempt, RowOutcome, Stop};
-use crate::script::Script;
+use crate::script::{Event, Script};
+use crate::sqlite::details::CatalogTable;
 use crate::sqlite::errors::{RowFault, row_fault};
 use crate::sqlite::upload::fence::{self, Standing};
 use crate::sqlite::upload::input::{Input, Turn};
@@ -13,15 +14,19 @@ use crate::sqlite::values::{bind_row, bind_sessions};
 use crate::synchronization::change::{Change, UploadedRows};
 use crate::upload::changed_columns::{ChangedColumns, Chosen};
 use crate::upload::owed_rows::Reason;
-use crate::upload::uploaded_row::each_batch;
+use crate::upload::uploaded_row::{UploadedRow, each_batch, event_of};
 use crate::upload::waiting::WaitingRow;
 use model::Failure;
 use rusqlite::{CachedStatement, Statement};
 
 /// The statements for rows of one table with the same change. Updates have one for every set of
 /// columns that rows change.
-#[derive(Default)]
 struct Statements<'a> {
+    input: &'a Input<'a>,
+    table: &'a CatalogTable,
+    event: Event,
+    assigns_changes: bool,
+    /// The columns that the last row changes.
     changed: ChangedColumns,
     /// Or why rows that need a statement are to be rejected.
     prepared: Vec<(ChangedColumns, Chosen<'a, Script>, Result<CachedStatement<'a>, Reason>)>,
@@ -31,38 +36,24 @@ struct Statements<'a> {
 type Prepared<'s, 'a> = Result<(&'s Script, &'s mut CachedStatement<'a>), Reason>;
 
 impl<'a> Statements<'a> {
+    /// None so far, for rows of the table at a position.
+    fn new(input: &'a Input<'a>, position: usize, change: Change) -> Statements<'a> {
+        let table = &*input.tables[position];
+        let (event, assigns_changes) = (event_of(change), table.assigns_changes(change));
+        let (changed, prepared) = (ChangedColumns::default(), Vec::new());
+        Statements { input, table, event, assigns_changes, changed, prepared }
+    }
+
     /// What a row needs. A statement serves for many rows.
-    fn of<'s>(
-        &'s mut self,
-        input: &'a Input<'a>,
-        turn: Turn<'_>,
-    ) -> Result<Prepared<'s, 'a>, Failure> {
-        let (table, event) = (&*input.tables[turn.position], turn.event());
-        let own = table.own(event);
-        let assigns_less =
-            own.is_none() && turn.row.change == Change::Update && table.assigns_changes();
-        if assigns_less {
-            self.changed.read(turn.row);
+    fn of<'s>(&'s mut self, row: &UploadedRow<'_>) -> Result<Prepared<'s, 'a>, Failure> {
+        if self.assigns_changes {
+            self.changed.read(row);
         }
         let known = self.prepared.iter().position(|(of, ..)| *of == self.changed);
         let at = match known {
             Some(at) => at,
             None => {
-                let script = match own {
-                    Some(own) => Chosen::Whole(own),
-                    None if assigns_less => Chosen::Variant(table.update(&self.changed)?),
-                    None => Chosen::Whole(table.required(event)?),
-                };
-                let prepare = || {
-                    let mut statement = input.connection.prepare_cached(&script.sql)?;
-                    bind_sessions(&mut statement, &script, input.request.session)?;
-                    Ok(statement)
-                };
-                let statement = prepare().map(Ok).or_else(|error| {
-                    let (connection, name) = (input.connection, &table.published.name);
-                    let fault = row_fault(connection, error, &script.sql, name, event.name());
-                    fault.map(|(fault, why)| Err((fault.code(), why)))
-                })?;
+                let (script, statement) = self.prepare()?;
                 self.prepared.push((self.changed.clone(), script, statement));
                 self.prepared.len() - 1
             }
@@ -72,6 +63,29 @@ impl<'a> Statements<'a> {
             Ok(statement) => Ok((script, statement)),
             Err(reason) => Err(reason.clone()),
         })
+    }
+
+    /// What the last row needs.
+    fn prepare(
+        &self,
+    ) -> Result<(Chosen<'a, Script>, Result<CachedStatement<'a>, Reason>), Failure> {
+        let Statements { input, table, event, .. } = *self;
+        let script = match table.own(event) {
+            Some(own) => Chosen::Whole(own),
+            None if self.assigns_changes => Chosen::Variant(table.update(&self.changed)?),
+            None => Chosen::Whole(table.required(event)?),
+        };
+        let prepare = || {
+            let mut statement = input.connection.prepare_cached(&script.sql)?;
+            bind_sessions(&mut statement, &script, input.request.session)?;
+            Ok(statement)
+        };
+        let statement = prepare().map(Ok).or_else(|error| {
+            let (connection, name) = (input.connection, &table.published.name);
+            let fault = row_fault(connection, error, &script.sql, name, event.name());
+            fault.map(|(fault, why)| Err((fault.code(), why)))
+        })?;
+        Ok((script, statement))
     }
 }
 
@@ -118,12 +132,12 @@ impl<'a> Attempt<'a> {
     fn batch(&mut self, batch: UploadedRows<'_>) -> Result<(), Stop> {
         let input = self.input;
         self.record.begin(input, batch.table)?;
-        let mut statements = Statements::default();
+        let mut statements = Statements::new(input, batch.table, batch.change);
         input.each_of(batch, |turn| {
             if self.is_put_off(turn)? {
                 return Ok(());
             }
-            let outcome = match statements.of(input, turn)? {
+            let outcome = match statements.of(turn.row)? {
                 Ok((script, statement)) => {
                     self.at_turn(turn, |attempt| attempt.row(statement, script, turn))?
                 }
@@ -182,8 +196,8 @@ impl<'a> Attempt<'a> {
         &mut self,
         turn: Turn<'_>,
     ) -> Result<RowOutcome, Stop> {
-        let mut statements = Statements::default();
-        match statements.of(self.input, turn)? {
+        let mut statements = Statements::new(self.input, turn.position, turn.row.change);
+        match statements.of(turn.row)? {
             Ok((script, statement)) => self.row(statement, script, turn),
             Err(reason) => {
                 self.record.reject(turn, reason)?;
