@@ -9,9 +9,9 @@ use super::circumstances::Circumstances;
 use super::values::{bind_key, key_of};
 use super::{incoming, rejects};
 use crate::connection::{explain, triggers_off};
+use crate::schema::RemoteTable;
 use crate::schema::reference::{Reference, references};
-use crate::schema::{Image, RemoteTable};
-use crate::sql::{any, ident};
+use crate::sql::{any, ident, list};
 use model::{Failure, Value, write_value};
 use rusqlite::Connection;
 use std::collections::BTreeSet;
@@ -98,12 +98,8 @@ fn children(
     let from: Option<Vec<usize>> = reference.columns.iter().map(column).collect();
     let Some(from) = from.filter(|_| child.uploads()) else { return Ok(Vec::new()) };
     let moved = any(from.iter().map(|at| {
-        let name = &child.published.columns[*at];
-        let differs = format!("g.{} IS NOT c.{}", Image::Old.column(name), ident(name));
-        match child.large[*at] {
-            Some(bit) => format!("(g.\"captured\" & {} AND {differs})", 1u64 << bit),
-            None => differs,
-        }
+        let now = ident(&child.published.columns[*at]);
+        format!("{} IS NOT c.{now} COLLATE BINARY", child.before_sql(*at, "g.", "c."))
     }));
     // The application has gone on with a row that was inserted with the upload.
     let uploaded = committed.map_or(-1, |frozen| frozen.generation);
@@ -148,26 +144,18 @@ fn restore(
     open: i64,
     key: &[Value],
 ) -> rusqlite::Result<()> {
-    let columns = table.published.columns.iter().zip(&table.large).enumerate();
+    let columns = table.published.columns.iter().enumerate();
     let columns = columns.filter(|(at, _)| table.key.iter().all(|key| key.position != *at));
-    let sets = columns.map(|(_, (name, large))| {
-        let (column, old) = (ident(name), Image::Old.column(name));
-        match large {
-            None => format!("{column} = g.{old}"),
-            Some(bit) => format!(
-                "{column} = CASE WHEN g.\"captured\" & {} THEN g.{old} ELSE t.{column} END",
-                1u64 << bit
-            ),
-        }
-    });
-    let sets: Vec<String> = sets.collect();
+    let sets =
+        columns.map(|(at, name)| format!("{} = {}", ident(name), table.before_sql(at, "g.", "t.")));
+    let sets = list(sets);
     if sets.is_empty() {
         return Ok(());
     }
     let sql = format!(
         "UPDATE {} AS t SET {} FROM {} AS g WHERE {} AND {} AND g.\"generation\" = ?{}",
         table.table_sql(),
-        sets.join(", "),
+        sets,
         table.change_sql(),
         table.same_key("t.", "g."),
         table.key_is_parameter("t.", 1),

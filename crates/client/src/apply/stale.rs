@@ -12,7 +12,7 @@ use super::{incoming, rejects};
 use crate::capture::change_log;
 use crate::connection::explain;
 use crate::schema::{Image, RemoteTable};
-use crate::sql::{all, ident};
+use crate::sql::all;
 use model::{Code, Failure, Value};
 use rusqlite::Connection;
 
@@ -89,17 +89,8 @@ fn stale(
     table: &RemoteTable,
     open: i64,
 ) -> rusqlite::Result<Vec<Vec<Value>>> {
-    let columns = table.published.columns.iter().zip(&table.large);
-    let same = all(columns.map(|(name, large)| {
-        let (old, came) = (Image::Old.column(name), Image::Incoming.column(name));
-        let seen = match large {
-            None => format!("c.{old}"),
-            Some(bit) => format!(
-                "CASE WHEN c.\"captured\" & {} THEN c.{old} ELSE t.{} END",
-                1u64 << bit,
-                ident(name)
-            ),
-        };
+    let same = all(table.published.columns.iter().enumerate().map(|(at, name)| {
+        let (seen, came) = (table.before_sql(at, "c.", "t."), Image::Incoming.column(name));
         format!("{seen} IS i.{came} COLLATE BINARY")
     }));
     let sql = format!(

@@ -117,6 +117,21 @@ impl RemoteTable {
         self.published.width()
     }
 
+    /// The value of a published column before the change `entry` of the row `live`. A large one
+    /// that the change did not set is not in the entry.
+    pub(crate) fn before_sql(&self, column: usize, entry: &str, live: &str) -> String {
+        let name = &self.published.columns[column];
+        let old = Image::Old.column(name);
+        match self.large[column] {
+            None => format!("{entry}{old}"),
+            Some(bit) => format!(
+                "CASE WHEN {entry}\"captured\" & {} THEN {entry}{old} ELSE {live}{} END",
+                1u64 << bit,
+                ident(name)
+            ),
+        }
+    }
+
     pub(crate) fn name(&self) -> &str {
         &self.published.name
     }
