@@ -5,6 +5,10 @@ use crate::selection::Selection;
 use crate::sync_model::ConflictRule;
 use model::Direction;
 
+/// Of a column by which the later row wins: numbers above are milliseconds since 1970, others
+/// seconds.
+pub(crate) const SECONDS_MAX: &str = "100000000000";
+
 /// What decides a conflict of two changes where the center does not simply keep its row.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Resolution<'m> {

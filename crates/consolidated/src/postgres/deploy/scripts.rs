@@ -9,7 +9,7 @@
 //! compares the numbers.
 
 use crate::deploy::TableFacts;
-use crate::deploy::generate::{self, Resolution, Texts};
+use crate::deploy::generate::{self, Resolution, SECONDS_MAX, Texts};
 use crate::postgres::deploy::tables::{UserColumn, UserTable, VERSION};
 use crate::postgres::dialect::{Postgres, news, since};
 use crate::postgres::tracking::departure_log::{self, Log};
@@ -456,9 +456,6 @@ pub(in crate::postgres) fn can_be_latest(cast: &str) -> bool {
 const TIME: &str = "^(?!0000)[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])\
                     ([ T]([01][0-9]|2[0-4]):[0-5][0-9](:[0-5][0-9]([.][0-9]+)?)?\
                     ( *(Z|z|[+-](0[0-9]|1[0-4]):[0-5][0-9]))? *)?$";
-
-/// Numbers above are milliseconds since 1970, others seconds.
-const SECONDS_MAX: &str = "100000000000";
 
 /// A time in the future counts as now, or one wrong clock would win for ever. A text stays in its
 /// own notation, to the digit; one that is no time stays as it is.

@@ -1,6 +1,6 @@
 //! The scripts that a model generates for one table, as SQL that a person would have written.
 
-use crate::deploy::generate::{self, Resolution, Texts};
+use crate::deploy::generate::{self, Resolution, SECONDS_MAX, Texts};
 use crate::quote::{ident, idents, join};
 use crate::script::{Event, parameter};
 use crate::selection::{Dialect, Form, Selection};
@@ -312,9 +312,6 @@ impl Texts for Generator<'_> {
 
 /// How the text of a time begins.
 const DATE: &str = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]";
-
-/// Numbers above are milliseconds since 1970, others seconds.
-const SECONDS_MAX: &str = "100000000000";
 
 /// A time in the future counts as now, or one wrong clock would win for ever. It stays in its own
 /// notation, to the digit. Any other text is no time.
