@@ -40,11 +40,6 @@ const NAMES: [&str; 34] = [
     "rows",
 ];
 
-/// The name of a table that is borrowed until the end of the tests.
-fn kept(name: &str) -> &'static str {
-    Box::leak(name.to_owned().into_boxed_str())
-}
-
 /// Every kind of change goes up and comes down.
 fn synchronizes(center: &mut Center, table: &'static str, is_parted: bool, told: &str) {
     let join = |id: &'static str| {
@@ -78,7 +73,7 @@ fn synchronizes(center: &mut Center, table: &'static str, is_parted: bool, told:
 }
 
 /// With the name for a table, its key, a column, and the column of a partition.
-fn each_place(backend: Backend, name: &str, is_parted: bool) {
+fn each_place(backend: Backend, name: &'static str, is_parted: bool) {
     for (table, key, v, rep) in [
         (name, "id", "v", "rep"),
         ("tab", name, "v", "rep"),
@@ -98,7 +93,7 @@ fn each_place(backend: Backend, name: &str, is_parted: bool) {
         };
         let model = format!("[table.\"{table}\"]\nconflict = \"merge\"\n{partition}");
         let mut center = Center::on(backend, &schema, &model);
-        synchronizes(&mut center, kept(table), is_parted, &told);
+        synchronizes(&mut center, table, is_parted, &told);
     }
 }
 
@@ -127,7 +122,6 @@ fn a_table_may_be_named_like_another_with_a_word_before_it() {
             let mut remote = Remote::new("r");
             center.synchronize(&mut remote, &[]);
             let row = |v: &str| vec![int(1), text(v)];
-            let name = kept(name);
             let changes = [Upload::Insert("t", row("a")), Upload::Insert(name, row("b"))];
             let (applied, _) = center.synchronize(&mut remote, &changes);
             assert_eq!((applied.conflicts, applied.rejected), (0, 0), "{backend:?} {name}");

@@ -53,6 +53,18 @@ pub(crate) struct Download {
     pub(crate) batches: u64,
 }
 
+impl Download {
+    /// What was rejected, as table, first column of the key, and code; sorted.
+    pub(crate) fn told(&self) -> Vec<String> {
+        let told = |(table, key, code): &(String, Row, u16)| {
+            format!("{table} {} E{code}", key[0].as_ref().display())
+        };
+        let mut rejects: Vec<String> = self.rejects.iter().map(told).collect();
+        rejects.sort();
+        rejects
+    }
+}
+
 pub(crate) fn int(i: i64) -> Value {
     Value::Integer(i)
 }

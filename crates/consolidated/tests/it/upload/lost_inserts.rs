@@ -2,7 +2,7 @@
 //!
 //! What the second has entered for its own row does not become part of the row of the first.
 
-use crate::support::center::{Backend, Center, Download, Remote, Row, Upload, int, text};
+use crate::support::center::{Backend, Center, Remote, Upload, int, text};
 
 const SCHEMA: &str = "CREATE TABLE orders (id INTEGER PRIMARY KEY, customer TEXT, changed TEXT);
     CREATE TABLE line (id TEXT PRIMARY KEY, order_id INTEGER NOT NULL REFERENCES orders (id));
@@ -36,16 +36,6 @@ fn after_the_first(backend: Backend, rule: &str) -> (Center, Remote) {
     (center, second)
 }
 
-/// What was rejected, as table, key and code.
-fn rejects(download: &Download) -> Vec<String> {
-    let told = |(table, key, code): &(String, Row, u16)| {
-        format!("{table} {} E{code}", key[0].as_ref().display())
-    };
-    let mut rejects: Vec<String> = download.rejects.iter().map(told).collect();
-    rejects.sort();
-    rejects
-}
-
 fn lines(center: &Center) -> String {
     center.list("SELECT id || '=' || order_id AS v FROM line ORDER BY id")
 }
@@ -76,7 +66,7 @@ fn what_was_entered_for_the_loser_is_rejected_with_it() {
             assert_eq!((applied.conflicts, applied.rejected), (1, 4), "{told}");
             let wanted =
                 ["line 'b' E7008", "line 'g' E7008", "orders 1 E7007", "remark 'of b' E7003"];
-            assert_eq!(rejects(&download), wanted, "{told}");
+            assert_eq!(download.told(), wanted, "{told}");
             let row = vec![int(1), text(stays), text("2026-02-02")];
             assert!(download.upserts.contains(&("orders".into(), row)), "{told}");
             assert_eq!(lines(&center), "a=1,c=2,d=7,g=7", "{told}");
@@ -135,7 +125,7 @@ fn what_comes_before_the_remote_has_heard_is_rejected_too() {
             let told = format!("{backend:?} {rule}: {download:?}");
             assert_eq!((applied.conflicts, applied.rejected), (0, 3), "{told}");
             let wanted = ["line 'b' E7008", "orders 1 E7007", "remark 'of b' E7003"];
-            assert_eq!(rejects(&download), wanted, "{told}");
+            assert_eq!(download.told(), wanted, "{told}");
             assert_eq!(lines(&center), "a=1,d=7,g=7", "{told}");
             let customer = "SELECT customer AS v FROM orders WHERE id = 1";
             assert_eq!(center.list(customer), "Adams", "{told}");
@@ -172,7 +162,7 @@ fn any_foreign_key_leads_to_what_belongs_to_the_loser() {
         ];
         let (_, download) = center.synchronize(&mut second, &changes);
         let wanted = ["person 1 E7007", "person 3 E7008", "visit 1 E7008"];
-        assert_eq!(rejects(&download), wanted, "{backend:?}");
+        assert_eq!(download.told(), wanted, "{backend:?}");
         assert_eq!(center.list("SELECT id AS v FROM person ORDER BY id"), "1,2", "{backend:?}");
         assert_eq!(center.list("SELECT id AS v FROM visit ORDER BY id"), "2", "{backend:?}");
     });
@@ -208,7 +198,7 @@ fn a_row_that_is_stored_in_other_words_has_not_lost() {
             let line = Upload::Insert("line", vec![text("x"), int(1)]);
             let (applied, download) = center.synchronize(&mut remote, &[sent, line]);
             assert_eq!(applied.conflicts, 1, "{backend:?} {rule}");
-            assert_eq!(rejects(&download), told, "{backend:?} {rule}");
+            assert_eq!(download.told(), told, "{backend:?} {rule}");
             let stored = center.list("SELECT a || '-' || b AS v FROM note");
             let wanted = if rule == "\"merge\"" { "MINE-theirs" } else { "MINE-b" };
             assert_eq!(stored, wanted, "{backend:?} {rule}");

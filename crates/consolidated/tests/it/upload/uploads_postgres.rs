@@ -1,20 +1,10 @@
 //! What only PostgreSQL does to an upload.
 
-use crate::support::center::{self, Backend, Center, Download, Remote, Row, Upload, int, text};
+use crate::support::center::{self, Backend, Center, Remote, Row, Upload, int, text};
 use model::{Code, Value};
 
 fn pair(id: i64, other: impl Into<Option<i64>>) -> Row {
     vec![int(id), other.into().map_or(Value::Null, int)]
-}
-
-fn rejects(download: &Download) -> Vec<String> {
-    let mut rejects: Vec<String> = download
-        .rejects
-        .iter()
-        .map(|(table, key, code)| format!("{table} {} E{code}", key[0].as_ref().display()))
-        .collect();
-    rejects.sort();
-    rejects
 }
 
 fn center(schema: &str, tables: &str) -> (Center, Remote) {
@@ -63,7 +53,7 @@ fn a_few_bad_rows_are_found_among_many_good_ones() {
         (1..=500).map(|id| Upload::Insert("t", pair(id, value(id)))).collect();
     let (applied, download) = center.synchronize(&mut remote, &inserts);
     assert_eq!((applied.inserts, applied.rejected, applied.conflicts), (500, 3, 0));
-    assert_eq!(rejects(&download), ["t 17 E7002", "t 333 E7001", "t 400 E7002"]);
+    assert_eq!(download.told(), ["t 17 E7002", "t 333 E7001", "t 400 E7002"]);
     assert_eq!((download.filtered, download.deletes.len()), (497, 3));
     assert_eq!(center.value("SELECT count(*) FROM t"), int(498));
 }
@@ -121,7 +111,7 @@ fn rows_of_two_tables_that_refer_to_each_other_come_and_go() {
             Upload::Insert("person", pair(2, 99)),
         ];
         let (applied, download) = center.synchronize(&mut remote, &rows);
-        assert_eq!(rejects(&download), ["person 2 E7003"], "{deferrable}");
+        assert_eq!(download.told(), ["person 2 E7003"], "{deferrable}");
         assert_eq!(applied.conflicts, 0, "{deferrable}");
         assert_eq!(center.list("SELECT team FROM person"), "10", "{deferrable}");
         assert_eq!(center.list("SELECT lead FROM team"), "1", "{deferrable}");
@@ -160,7 +150,7 @@ fn a_row_that_a_delete_of_the_same_upload_takes_along_is_told() {
         ];
         let (applied, download) = center.synchronize(&mut remote, &changes);
         assert_eq!((applied.rejected, applied.conflicts), (2, 0), "{between}");
-        assert_eq!(rejects(&download), ["child 11 E7197", "child 20 E7197"], "{between}");
+        assert_eq!(download.told(), ["child 11 E7197", "child 20 E7197"], "{between}");
         assert_eq!(center.list("SELECT id FROM child ORDER BY id"), "21", "{between}");
         let mut gone: Vec<String> =
             download.deletes.iter().map(|(_, key)| key[0].as_ref().display()).collect();

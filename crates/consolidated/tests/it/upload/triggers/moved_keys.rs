@@ -2,7 +2,7 @@
 //!
 //! The remote gets the row under the key that the center has, and nothing under its own.
 
-use crate::support::center::{Backend, Center, Download, Remote, Row, Upload, int, text};
+use crate::support::center::{Backend, Center, Remote, Row, Upload, int, text};
 use model::Code;
 
 fn ticket(id: i64, title: &str) -> Row {
@@ -39,10 +39,6 @@ fn numbering(backend: Backend, model: &str) -> (Center, Remote) {
     (center, remote)
 }
 
-fn rejected(download: &Download) -> Vec<(String, Row, u16)> {
-    download.rejects.clone()
-}
-
 #[test]
 fn a_row_that_gets_another_key_is_at_the_remote_under_that_key_only() {
     Backend::each(|backend| {
@@ -55,7 +51,7 @@ fn a_row_that_gets_another_key_is_at_the_remote_under_that_key_only() {
         assert_eq!((applied.conflicts, applied.rejected), (0, 0), "{backend:?}");
         assert_eq!(download.deletes, [("ticket".into(), vec![int(-1)])], "{backend:?}");
         assert_eq!(download.upserts, [("ticket".into(), ticket(101, "lamp"))], "{backend:?}");
-        assert_eq!(rejected(&download), [], "{backend:?}");
+        assert_eq!(download.rejects, [], "{backend:?}");
         // It is owed once.
         let (_, download) = center.synchronize(&mut remote, &[]);
         assert_eq!((download.deletes, download.upserts), (vec![], vec![]), "{backend:?}");
@@ -86,7 +82,7 @@ fn a_child_of_the_key_that_the_remote_used_is_rejected() {
         let (applied, download) = center.synchronize(&mut remote, &rows);
         assert_eq!((applied.conflicts, applied.rejected), (0, 1), "{backend:?}");
         let code = Code::RowReferences.number();
-        assert_eq!(rejected(&download), [("note".into(), vec![text("of lamp")], code)]);
+        assert_eq!(download.rejects, [("note".into(), vec![text("of lamp")], code)]);
         assert!(download.deletes.contains(&("ticket".into(), vec![int(-1)])), "{backend:?}");
         assert_eq!(center.list("SELECT id AS v FROM ticket ORDER BY id"), "7,101", "{backend:?}");
         assert_eq!(center.list("SELECT id AS v FROM note"), "of rope", "{backend:?}");

@@ -193,12 +193,7 @@ fn it_is_found_between_rows_that_refer_to_later_ones() {
             person(16, 15),
         ];
         let (_, download) = center.synchronize(&mut remote, &changes);
-        let mut rejects: Vec<String> = download
-            .rejects
-            .iter()
-            .map(|(table, key, code)| format!("{table} {} E{code}", key[0].as_ref().display()))
-            .collect();
-        rejects.sort();
+        let rejects = download.told();
         let people = center.list("SELECT id AS v FROM person ORDER BY id");
         let visits = center.list("SELECT id AS v FROM visit ORDER BY id");
         assert!(rejects.iter().all(|told| told.ends_with("E7003")), "{backend:?}: {rejects:?}");
