@@ -141,7 +141,7 @@ impl TableModel {
         let mut seen = std::collections::BTreeSet::new();
         let mut outward = columns.iter().map(|column| self.outward(column));
         outward
-            .find(|name| !seen.insert(name.to_lowercase()))
+            .find(|name| !seen.insert(name.to_ascii_lowercase()))
             .map(|name| format!("`names` gives two columns the name {name}"))
     }
 

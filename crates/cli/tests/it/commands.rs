@@ -1,5 +1,6 @@
 //! Every command without a synchronization: what it prints, what it writes, how it fails.
 
+use harness::postgres::Cluster;
 use harness::{Server, World, count, query, sql};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -59,6 +60,44 @@ fn init_names_what_is_wrong_with_the_database() {
     let mut wanted = INIT.to_vec();
     wanted.extend(["--table", "note"]);
     world.syncline.fails("E6004", &wanted);
+}
+
+// The reason was dropped: «the database has no table with a primary key», which was not true.
+#[test]
+fn init_says_why_no_table_can_be_synchronized() {
+    let refused = |sql: &str| {
+        let world = World::without_deployment(PROGRAM, sql);
+        let told = world.syncline.fails("E6003", INIT);
+        assert!(!world.path("project").exists());
+        told
+    };
+    let told = refused("CREATE TABLE log (text TEXT); CREATE TABLE b (\"{a}\" PRIMARY KEY)");
+    assert!(told.contains("table log has no primary key (E6004)"), "{told}");
+    assert!(told.contains("table b has a brace in a column name (E6009)"), "{told}");
+    let many: String = (0..12).map(|n| format!("CREATE TABLE t{n} (text TEXT);")).collect();
+    assert!(refused(&many).contains("; and 2 more"));
+    assert!(refused("").contains("the database has no table with a primary key"));
+}
+
+#[test]
+fn init_says_on_postgres_why_no_table_can_be_synchronized() {
+    for (create, why) in [
+        (
+            "CREATE TABLE item (id int PRIMARY KEY, name text, \"Name\" text)",
+            "table item has columns whose names differ only in letter case, which are equal in \
+             SQLite (E6009)",
+        ),
+        ("CREATE TABLE item (id interval PRIMARY KEY)", "(E6150)"),
+        ("CREATE TABLE item (id numeric PRIMARY KEY)", "(E6150)"),
+        ("CREATE TABLE item (id jsonb PRIMARY KEY)", "(E6150)"),
+    ] {
+        let database = Cluster::shared().database();
+        database.sql(create);
+        let world = World::on_database(PROGRAM, database);
+        let url = world.database().url();
+        let told = world.syncline.fails("E6003", &["init", ".", "--consolidated", &url]);
+        assert!(told.contains("table item") && told.contains(why), "{told}");
+    }
 }
 
 #[test]

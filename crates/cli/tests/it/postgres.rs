@@ -11,6 +11,7 @@ mod pooler;
 mod representatives;
 mod row_faults;
 mod servers;
+mod settings;
 mod stopping;
 mod transactions;
 

@@ -64,6 +64,7 @@ pub(crate) fn model(
     let mut toml = HEADER.to_owned();
     let mut warnings = Vec::new();
     let mut tables = Vec::new();
+    let mut refused = Vec::new();
     let mut chosen: Vec<Candidate> = Vec::new();
     for name in wanted {
         let missing = || {
@@ -101,13 +102,32 @@ pub(crate) fn model(
                     failure.message()
                 ));
                 warnings.push(format!("{}; it is left out", failure.message()));
+                refused.push(failure);
             }
         }
     }
-    if tables.is_empty() {
-        let message = "the database has no table with a primary key";
-        return Err(Failure::new(Code::ModelMismatch, message)
-            .hint("create the tables first; `syncline init` reads them"));
+    match tables.is_empty() {
+        true => Err(no_table(&refused)),
+        false => Ok(InitialModel { toml, tables, warnings }),
     }
-    Ok(InitialModel { toml, tables, warnings })
+}
+
+/// So many tables are told one by one.
+const TOLD_MAX: usize = 10;
+
+/// Why the model would be empty: every table that it might have was `refused`.
+fn no_table(refused: &[Failure]) -> Failure {
+    if refused.is_empty() {
+        return Failure::new(Code::ModelMismatch, "the database has no table with a primary key")
+            .hint("create the tables first; `syncline init` reads them");
+    }
+    let why = refused.iter().take(TOLD_MAX);
+    let why = why.map(|failure| format!("{} (E{})", failure.message(), failure.code().number()));
+    let mut why: Vec<String> = why.collect();
+    if let more @ 1.. = refused.len().saturating_sub(TOLD_MAX) {
+        why.push(format!("and {more} more"));
+    }
+    let message = format!("no table can be synchronized: {}", why.join("; "));
+    Failure::new(Code::ModelMismatch, message)
+        .hint("change the tables, or create others; `syncline init` reads them")
 }

@@ -9,7 +9,7 @@ use crate::postgres::link::line::Receiver;
 use crate::serving::Timeouts;
 use crate::url::{PostgresUrl, SslMode};
 use model::{Code, Failure};
-use postgres_driver::{Call, CallResult, Check, Encryption, Host, Options, RowRef, Session};
+use postgres_driver::{Call, CallResult, Check, Encryption, Host, Options, Row, RowRef, Session};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -19,14 +19,19 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The oldest release that has `pg_current_snapshot()`.
 const SERVER_VERSION_MIN: i32 = 130_000;
 
-/// What every session needs, so that values as text look the same everywhere, and nothing is
-/// acknowledged that a crash could undo (S1).
+/// What every session needs, whatever is set for the database or the role: values as text look the
+/// same everywhere, our own statements mean the same, and nothing is acknowledged that a crash
+/// could undo (S1).
 const SETTINGS: &str = "SET TimeZone = 'UTC';
 SET DateStyle = 'ISO';
 SET IntervalStyle = 'iso_8601';
 SET extra_float_digits = 3;
 SET bytea_output = 'hex';
 SET standard_conforming_strings = on;
+SET array_nulls = on;
+SET quote_all_identifiers = off;
+SET xmloption = content;
+SET row_security = on;
 SELECT set_config('synchronous_commit', 'on', false)
 WHERE current_setting('synchronous_commit') = 'off';";
 
@@ -55,6 +60,13 @@ const NOTICE_LOST_CLIENT: &str = "SET client_connection_check_interval = '5s'";
 
 /// Its place among the first statements.
 const NOTICE_AT: usize = 1;
+
+/// A replica fires no trigger and checks no foreign key. Not every role may set this.
+const BE_ORIGIN: &str = "SELECT set_config('session_replication_role', 'origin', false)
+WHERE current_setting('session_replication_role') = 'replica'";
+
+/// Its place among the first statements.
+const ORIGIN_AT: usize = 4;
 
 /// Where the mark is read back among them.
 const MARK_AT: usize = 3;
@@ -189,7 +201,17 @@ const FACTS: &str = "SELECT pg_is_in_recovery(), current_setting('server_version
     current_setting('transaction_read_only') = 'on',
     (SELECT setting::int8 FROM pg_settings WHERE name = 'deadlock_timeout'),
     current_setting('default_transaction_isolation') IN ('repeatable read', 'serializable'),
-    getdatabaseencoding()::text";
+    getdatabaseencoding()::text,
+    CASE current_setting('session_replication_role') WHEN 'replica' THEN (
+        SELECT CASE source
+            WHEN 'database' THEN format('ALTER DATABASE %I RESET', current_database())
+            WHEN 'user' THEN format('ALTER ROLE %I RESET', session_user)
+            WHEN 'database user'
+            THEN format('ALTER ROLE %I IN DATABASE %I RESET', session_user, current_database())
+            WHEN 'global' THEN 'ALTER ROLE ALL RESET'
+            WHEN 'configuration file' THEN 'ALTER SYSTEM RESET'
+        END FROM pg_settings WHERE name = 'session_replication_role') END,
+    current_setting('session_replication_role') = 'replica'";
 
 /// Gives the session its settings and its mark.
 fn begin(session: &mut Session, settings: &str) -> Result<(), FaultKind> {
@@ -220,6 +242,7 @@ fn set_up(
         Call::Simple(NOTICE_LOST_CLIENT),
         Call::Simple(role.plans()),
         Call::new(mark::READ, &[]),
+        Call::Simple(BE_ORIGIN),
         Call::new(FACTS, &[]),
     ];
     let mut facts = None;
@@ -236,7 +259,7 @@ fn set_up(
         .map_err(|fault| mark::judge(receiver.fault(fault), MARK_AT).kind.failure(doing()))?;
     for (position, outcome) in outcomes.into_iter().enumerate() {
         match outcome {
-            CallResult::Refused(refusal) if position != NOTICE_AT => {
+            CallResult::Refused(refusal) if ![NOTICE_AT, ORIGIN_AT].contains(&position) => {
                 let fault = Fault { call: position, kind: FaultKind::Refused(refusal) };
                 return Err(mark::judge(fault, MARK_AT).kind.failure(doing()));
             }
@@ -244,7 +267,15 @@ fn set_up(
         }
     }
     let unreadable = || Failure::new(Code::DatabaseUnavailable, doing());
-    let facts = facts.ok_or_else(unreadable)?;
+    facts_of(&facts.ok_or_else(unreadable)?, must_write, &unreadable)
+}
+
+/// What a server has said of itself, unless it will not do.
+fn facts_of(
+    facts: &Row,
+    must_write: bool,
+    unreadable: &dyn Fn() -> Failure,
+) -> Result<Facts, Failure> {
     let unreadable = |error| unreadable().source(error);
     let version: i32 = facts.try_get(1).map_err(unreadable)?;
     if version < SERVER_VERSION_MIN {
@@ -264,6 +295,9 @@ fn set_up(
     if must_write && facts.try_get(4).map_err(unreadable)? {
         return Err(Failure::new(Code::NotPrimary, "the PostgreSQL server is read-only"));
     }
+    if facts.try_get(9).map_err(unreadable)? {
+        return Err(replica(facts.try_get(8).map_err(unreadable)?));
+    }
     let deadlock_timeout_ms: i64 = facts.try_get(5).map_err(unreadable)?;
     Ok(Facts {
         space: NumberSpace { system: system.cast_unsigned(), timeline },
@@ -271,4 +305,19 @@ fn set_up(
         keeps_snapshots: facts.try_get(6).map_err(unreadable)?,
         encoding: Encoding::named(facts.try_get(7).map_err(unreadable)?)?,
     })
+}
+
+/// Nothing would be captured, checked or owed in such a session. `reset` begins the statement that
+/// mends it, where that is known.
+fn replica(reset: Option<&str>) -> Failure {
+    const NAME: &str = "session_replication_role";
+    let message = format!(
+        "{NAME} is replica for this database or role, and the role may not change it: no trigger \
+         would fire, and no foreign key would be checked"
+    );
+    let hint = match reset {
+        Some(reset) => format!("as a superuser: {reset} {NAME}; then try again"),
+        None => format!("take {NAME} out of what the connection or the server is started with"),
+    };
+    Failure::new(Code::DatabaseUnavailable, message).hint(hint)
 }

@@ -159,3 +159,30 @@ fn a_newly_published_column_is_no_part_of_a_pending_change() {
         });
     }
 }
+
+// SQLite takes only the letters of ASCII for equal in both cases.
+#[test]
+fn letters_beyond_ascii_are_others_in_the_other_case() {
+    let umlauts = "CREATE TABLE \"Öl\" (id INTEGER PRIMARY KEY, \"ä\" TEXT, \"Ä\" TEXT);
+        CREATE TABLE \"öl\" (id INTEGER PRIMARY KEY, \"Ü\" INTEGER REFERENCES \"Öl\");
+        INSERT INTO \"Öl\" VALUES (1, 'small', 'large')";
+    for world in [World::new(PROGRAM, umlauts), World::on_postgres(PROGRAM, umlauts)] {
+        world.add_user("ann");
+        let server = world.serve();
+        world.sync("ann", &server);
+        server.stop();
+        written(
+            &world,
+            "UPDATE \"Öl\" SET \"Ä\" = 'LARGE'; INSERT INTO \"Öl\" VALUES (2, 'a', 'A');
+             INSERT INTO \"öl\" VALUES (1, 2)",
+        );
+        let model = "[table.\"Öl\"]\n[table.\"öl\"]";
+        let server = change(&world, "ALTER TABLE \"Öl\" ADD COLUMN \"é\" TEXT", model);
+        let told = world.sync("ann", &server);
+        assert_eq!((&told["rejected"], &told["uploaded"]["inserts"]), (&0.into(), &2.into()));
+        world.sync("ann", &server);
+        world.assert_converged(&["ann"]);
+        let wanted = "SELECT count(*) FROM \"Öl\" WHERE \"ä\" = 'small' AND \"Ä\" = 'LARGE'";
+        assert_eq!(world.center_count(wanted), 1);
+    }
+}

@@ -60,7 +60,7 @@ fn obstacle(heir: &Heir<'_>, held: &Held<'_>) -> Option<Code> {
 }
 
 fn key_names(table: &PublishedTable) -> Vec<String> {
-    let name = |&at: &u16| table.columns.get(usize::from(at)).map(|name| name.to_lowercase());
+    let name = |&at: &u16| table.columns.get(usize::from(at)).map(|name| name.to_ascii_lowercase());
     table.key.iter().filter_map(name).collect()
 }
 

@@ -47,7 +47,7 @@ impl Held<'_> {
         let (old, new) = (declared(&self.stored.published), declared(published));
         let known = published.columns.iter().enumerate().take_while(|(at, name)| {
             let held = self.stored.published.columns.get(*at);
-            let of = |types: &Types| types.get(&name.to_lowercase()).cloned();
+            let of = |types: &Types| types.get(&name.to_ascii_lowercase()).cloned();
             let typed =
                 old.as_ref().and_then(of).is_some_and(|it| Some(it) == new.as_ref().and_then(of));
             held.is_some_and(|held| same_name(held, name)) && typed

@@ -387,7 +387,10 @@ pub(in crate::postgres) fn unsupported(table: &UserTable) -> Option<Failure> {
         .is_some()
     {
         "has columns whose names differ only in letter case, which are equal in SQLite"
-    } else if ["sqlite_", "syncline_"].iter().any(|start| name.to_lowercase().starts_with(start)) {
+    } else if ["sqlite_", "syncline_"]
+        .iter()
+        .any(|start| name.to_ascii_lowercase().starts_with(start))
+    {
         "has a name that is reserved at remotes"
     } else {
         return None;

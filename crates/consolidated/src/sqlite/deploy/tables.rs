@@ -362,11 +362,15 @@ fn describe_foreign_keys(connection: &Connection, table: &mut UserTable) -> rusq
 
 /// Gives parents their name as declared and implicit parent columns the parent's key.
 fn resolve_implicit_parents(tables: &mut BTreeMap<String, UserTable>) {
-    let keys: BTreeMap<String, (String, Vec<String>)> =
-        tables.values().map(|t| (t.name.to_lowercase(), (t.name.clone(), t.key.clone()))).collect();
+    let keys: BTreeMap<String, (String, Vec<String>)> = tables
+        .values()
+        .map(|t| (t.name.to_ascii_lowercase(), (t.name.clone(), t.key.clone())))
+        .collect();
     for table in tables.values_mut() {
         for foreign_key in &mut table.foreign_keys {
-            let Some((name, key)) = keys.get(&foreign_key.parent.to_lowercase()) else { continue };
+            let Some((name, key)) = keys.get(&foreign_key.parent.to_ascii_lowercase()) else {
+                continue;
+            };
             foreign_key.parent = name.clone();
             for (position, (_, to)) in foreign_key.columns.iter_mut().enumerate() {
                 if to.is_empty() {
