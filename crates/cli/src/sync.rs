@@ -7,6 +7,7 @@
 pub(crate) mod progress;
 mod report;
 mod secrets;
+mod silent_triggers;
 mod summary;
 mod synchronizer;
 mod trust;

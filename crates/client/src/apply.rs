@@ -28,12 +28,14 @@
 //! change that has to wait (`apply/guarded.rs`).
 //!
 //! All triggers of the file are off for this connection, also the user's. Foreign key actions are
-//! not. A temporary trigger notes what goes unseen (`apply/own_values.rs`).
+//! not. A temporary trigger notes what goes unseen (`apply/own_values.rs`). Where the model wants
+//! the user's triggers to fire, temporary copies of them do (`apply/fired.rs`).
 
 mod arrivals;
 pub(crate) mod circumstances;
 mod constraint;
 pub(crate) mod download;
+pub(crate) mod fired;
 pub(crate) mod first_fill;
 mod followed;
 mod frame;
@@ -60,6 +62,8 @@ use crate::progress::{self, Agreed};
 use arrivals::Arrivals;
 use circumstances::{Circumstances, Uploads, blocked};
 use download::Download;
+use fired::Fired;
+use fired::silent::SilentTrigger;
 use first_fill::FirstFill;
 use model::{Code, Failure};
 use own_values::OwnValues;
@@ -72,12 +76,14 @@ use std::collections::BTreeSet;
 const SMALL_DOWNLOAD_ROWS: u64 = 1_000;
 
 /// What the application of a download has come to.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Applied {
     /// How many rejects it brought.
     pub(crate) rejects: u64,
     /// Some tables have to be received as a whole (`apply/followed.rs`).
     pub(crate) receives_anew: bool,
+    /// Triggers that could not fire (`apply/fired/silent.rs`).
+    pub(crate) silent: Vec<SilentTrigger>,
 }
 
 /// Applies a download. Idempotent: a kill at any moment leaves all of it or nothing.
@@ -142,6 +148,8 @@ fn apply_once(
     let large = download.rows() > SMALL_DOWNLOAD_ROWS;
     let _large_cache = large.then(|| LargeCache::new(connection)).transpose()?;
     let transaction = begin_immediate(connection)?;
+    let fired = fire(connection, download, circumstances)?;
+    let circumstances = &Circumstances { fired: fired.as_ref(), ..*circumstances };
     let mut learned = rejects::record(connection, download, circumstances)?;
     learned.rejects += lost_inserts::reject_what_belongs(connection, circumstances, &learned.lost)?;
     rejects::perhaps_lost::tell(connection, download, circumstances)?;
@@ -181,7 +189,34 @@ fn apply_once(
     fail_point!("client-apply-before-commit");
     commit(connection, transaction, circumstances)?;
     fail_point!("client-apply-committed");
-    Ok(Applied { rejects: learned.rejects, receives_anew: !followed.is_empty() })
+    Ok(Applied {
+        rejects: learned.rejects,
+        receives_anew: !followed.is_empty(),
+        silent: fired.map_or(Ok(Vec::new()), |fired| fired.end(connection))?,
+    })
+}
+
+/// The triggers that fire, if there are any and rows may be written.
+fn fire(
+    connection: &Connection,
+    download: &Download,
+    circumstances: &Circumstances<'_>,
+) -> Result<Option<Fired>, Failure> {
+    let tables = circumstances.tables;
+    if !tables.iter().any(|table| table.published.fires) {
+        return Ok(None);
+    }
+    let mut writes = !download.is_empty()
+        || orphans::count(connection).map_err(explain)? > 0
+        || arrivals::any_unchecked(connection)?
+        || broken::is_noted(connection).map_err(explain)?;
+    for table in tables {
+        writes = writes || incoming::waits(connection, table).map_err(explain)?;
+    }
+    match writes {
+        true => Fired::begin(connection, tables, circumstances.open_generation),
+        false => Ok(None),
+    }
 }
 
 /// Writes and deletes the rows. Yields the tables that have to be received as a whole.
@@ -204,7 +239,7 @@ fn write(
     }
     let own_values = OwnValues::watch(connection, circumstances)?;
     orphans::drop_refreshed(connection, tables, download)?;
-    orphans::put_back(connection, tables)?;
+    orphans::put_back(connection, circumstances)?;
     let changed_before = changed_rows(connection, circumstances)?;
     kept_back::drop_refreshed(connection, tables, download)?;
     if circumstances.guards {
@@ -225,7 +260,7 @@ fn write(
     }
     writer.write_waiting_rows()?;
     // A child of a deleted row may refer to another row now.
-    orphans::put_back(connection, tables)?;
+    orphans::put_back(connection, circumstances)?;
     writer.repair_after_actions(&download.upserts)?;
     let followed = match writer.has_seen_actions() {
         true => followed::tables(connection, download, tables)?,
@@ -238,7 +273,7 @@ fn write(
     let returned = arrivals.returned();
     arrivals.settle(download)?;
 
-    // Only triggers add entries, and they are off. So a table without entries stays without.
+    // Entries that triggers have added meanwhile do not count, so a table without any stays so.
     let changed = changed_before.iter().any(Option::is_some);
     if changed && changed_rows(connection, circumstances)? != changed_before {
         return Err(Failure::new(
@@ -253,8 +288,8 @@ fn write(
     Ok(followed)
 }
 
-/// Per table with local changes: how many rows exist that have one. A download adds none and must
-/// remove none, so an equal count means the same rows.
+/// Per table with local changes: how many rows exist that had one before. A download must remove
+/// none, so an equal count means the same rows.
 fn changed_rows(
     connection: &Connection,
     circumstances: &Circumstances<'_>,
@@ -263,11 +298,8 @@ fn changed_rows(
     let uploading = circumstances.tables.iter().filter(|table| table.uploads());
     uploading
         .map(|table| {
-            if change_log::has_entries(connection, table, generation)? {
-                change_log::live_entries(connection, table, generation).map(Some)
-            } else {
-                Ok(None)
-            }
+            let Some(older) = circumstances.is_older(connection, table)? else { return Ok(None) };
+            change_log::live_entries(connection, table, generation, &older).map(Some)
         })
         .collect::<rusqlite::Result<_>>()
         .map_err(explain)

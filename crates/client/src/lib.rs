@@ -33,6 +33,7 @@ pub mod transport;
 mod upload;
 mod verify;
 
+pub use apply::fired::silent::SilentTrigger;
 pub use apply::rejects::StoredReject;
 pub use claim::Claim;
 pub use disk::{Disk, FileStatus};

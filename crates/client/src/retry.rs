@@ -76,7 +76,7 @@ fn retry_one(
     }
     if reject.code == Code::RowHeld.number() {
         return Err(not_retried(
-            "nothing was changed here: the row is deleted when no row refers to it any longer",
+            "nothing was changed here: the row is deleted when nothing is in the way any longer",
         ));
     }
     if reject.code == Code::RowOfKeyTaken.number() && !force {

@@ -1,4 +1,6 @@
-//! Builds SQL: names in quotes, lists with commas.
+//! Builds SQL: names in quotes, lists with commas. `sql/tokens.rs` reads it.
+
+pub(crate) mod tokens;
 
 use std::fmt::Write;
 

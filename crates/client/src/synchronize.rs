@@ -17,6 +17,7 @@ mod host;
 mod inbox;
 mod side;
 
+use crate::apply::fired::silent::SilentTrigger;
 use crate::progress::partial::Kept;
 use crate::upload::left_behind::LeftBehind;
 pub use conversation::Conversation;
@@ -71,6 +72,8 @@ pub struct Report {
     pub left_behind: LeftBehind,
     /// What did not have to be downloaded again of a download that was cut before.
     pub resumed: Kept,
+    /// Triggers of the application that do not fire for the downloaded rows; told once.
+    pub silent_triggers: Vec<SilentTrigger>,
 }
 
 /// Uploaded rows by operation.
@@ -160,6 +163,8 @@ struct Total {
     left_behind: LeftBehind,
     /// What was kept and is not downloaded again.
     resumed: Kept,
+    /// Triggers that could not fire for the downloaded rows.
+    unfit_triggers: Vec<SilentTrigger>,
     /// The server did not read compressed rows after all.
     uncompressed: bool,
     /// The server took a frame no more that went with Hello; its Welcome says how large one may be.

@@ -6,6 +6,7 @@ pub(crate) mod center;
 
 use crate::apply::circumstances::{Circumstances, Uploads};
 use crate::apply::download::Download;
+use crate::apply::fired::Fired;
 use crate::progress;
 use crate::progress::state::State;
 use crate::schema::change::waiting::{Names, Waiting};
@@ -125,6 +126,7 @@ impl Site {
                 let position = |name: &str| columns.iter().position(|it| it == name).unwrap();
                 PublishedTable {
                     compress: true,
+                    fires: false,
                     key: local.key.iter().map(|key| position(&key.name) as u16).collect(),
                     direction: Direction::Both,
                     fingerprint: format!("{name} of {columns:?}"),
@@ -366,9 +368,16 @@ impl Incoming<'_> {
             uploads: self.uploads,
             guards: false,
             fill_rows_min: remote.fill_rows_min,
+            fired: None,
         };
         apply(&remote.connection, &download, &end, &circumstances)
     }
+}
+
+/// The triggers that fire while a download is applied, within a transaction.
+pub(crate) fn fired(connection: &Connection, tables: &[RemoteTable]) -> Option<Fired> {
+    let state = State::read(connection).unwrap();
+    Fired::begin(connection, tables, state.open_generation).unwrap()
 }
 
 type Apply<'a> =

@@ -222,6 +222,11 @@ impl<D> Catalog<D> {
         // Remotes learn it with a new schema of the same tables.
         let uncompressed = tables.iter().filter(|table| !table.compress);
         digests.extend(uncompressed.map(|table| table.name.as_str()));
+        if tables.iter().any(|table| table.fires) {
+            digests.push("fires");
+            let firing = tables.iter().filter(|table| table.fires);
+            digests.extend(firing.map(|table| table.name.as_str()));
+        }
         let fingerprint = digest(&digests);
         Ok((version.name.clone(), RemoteSchema { tables, fingerprint }))
     }

@@ -226,6 +226,7 @@ mod tests {
     pub(super) fn table() -> PublishedTable {
         PublishedTable {
             compress: true,
+            fires: false,
             name: "t".into(),
             columns: vec!["id".into(), "Full Name".into()],
             key: vec![0],

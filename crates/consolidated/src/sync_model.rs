@@ -70,6 +70,8 @@ pub struct TableModel {
     pub may_leave: bool,
     /// Whether rows may be compressed on their way.
     pub compress: bool,
+    /// Whether the application's triggers at remotes fire for downloaded rows.
+    pub fires: bool,
     /// Whether remotes keep the rows that a refresh does not return.
     pub kept_by_refresh: bool,
     /// Columns that have got another name: new and old.
@@ -217,6 +219,7 @@ struct TableFile {
     parent: Option<Spanned<ParentFile>>,
     may_leave: Option<Spanned<bool>>,
     compress: Option<bool>,
+    remote_triggers: Option<Spanned<RemoteTriggersFile>>,
     refresh: Option<RefreshFile>,
     renamed: BTreeMap<String, String>,
     dropped: Vec<String>,
@@ -231,6 +234,14 @@ struct TableFile {
 enum RefreshFile {
     Delete,
     Keep,
+}
+
+/// What the application's triggers at a remote do for downloaded rows.
+#[derive(Deserialize, PartialEq)]
+#[serde(rename_all = "snake_case")]
+enum RemoteTriggersFile {
+    Off,
+    Fire,
 }
 
 #[derive(Deserialize)]
@@ -333,6 +344,14 @@ fn read_table(table: Spanned<TableFile>, text: &str) -> Result<TableModel, (usiz
         }
         leave => leave.is_some_and(Spanned::into_inner),
     };
+    let fires = match table.remote_triggers {
+        Some(triggers) if *triggers.get_ref() == RemoteTriggersFile::Fire => {
+            let line = line_of(text, &triggers.span());
+            let needs = "remote_triggers = \"fire\" needs a table that remotes download";
+            direction.downloads().then_some(true).ok_or((line, needs.to_owned()))?
+        }
+        _ => false,
+    };
     Ok(TableModel {
         columns: table.columns,
         stored_as: table.stored_as,
@@ -341,6 +360,7 @@ fn read_table(table: Spanned<TableFile>, text: &str) -> Result<TableModel, (usiz
         rows,
         may_leave,
         compress: table.compress.unwrap_or(true),
+        fires,
         kept_by_refresh: table.refresh == Some(RefreshFile::Keep),
         renamed: table.renamed,
         dropped: table.dropped,
@@ -412,6 +432,26 @@ mod tests {
         assert_eq!(rows("c"), CoveredRows::Parent(parent("a", None)));
         assert_eq!(rows("d"), CoveredRows::Parent(parent("c", Some(vec!["x".into()]))));
         assert_eq!(rows("e"), CoveredRows::Partition(Partition::Custom("t.x > 3".into())));
+    }
+
+    #[test]
+    fn triggers_at_remotes_fire_only_for_what_is_downloaded() {
+        let read = |options: &str| {
+            let text = format!("script_version = \"v1\"\n[table.a]\n{options}");
+            SyncModel::parse(&text, "model.toml")
+        };
+        assert!(read("remote_triggers = \"fire\"").unwrap().tables["a"].fires);
+        assert!(!read("remote_triggers = \"off\"").unwrap().tables["a"].fires);
+        assert!(!read("").unwrap().tables["a"].fires);
+        let idle = "direction = \"upload_only\"\nremote_triggers = ";
+        assert!(!read(&format!("{idle}\"off\"")).unwrap().tables["a"].fires);
+        let failure = read(&format!("{idle}\"fire\"")).unwrap_err();
+        assert_eq!(failure.code(), Code::ConfigInvalid);
+        assert_eq!(
+            failure.message(),
+            "model.toml: line 4: table a: remote_triggers = \"fire\" needs a table that remotes \
+             download"
+        );
     }
 
     #[test]

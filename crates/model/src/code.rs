@@ -533,15 +533,17 @@ codes! {
     7198 TooManyRowsWait Remote false "synchronize before so many rows exchange their values";
 
     /// A row was deleted at the consolidated database, or left the partition of this remote, but a
-    /// table that is not published refers to it here without `ON DELETE CASCADE` or `SET NULL`. The
-    /// row stays; everything else was applied. When no row refers to it any longer, the next
-    /// synchronization deletes the row and this reject.
+    /// table that is not published refers to it here without `ON DELETE CASCADE` or `SET NULL`. Or
+    /// a trigger here that fires for downloads fails at its delete. The row stays; everything else
+    /// was applied. When nothing is in the way any longer, the next synchronization deletes the row
+    /// and this reject.
     7240 RowHeld Remote false "delete the rows that refer to it, or let them refer to another row";
 
     /// The table of the remote refuses a downloaded row: because of a CHECK, a NOT NULL or a UNIQUE
-    /// index that only the remote has, or because of the type of a column. The remote does not get
-    /// the row, or keeps the old one; everything else is applied. Every synchronization tries the
-    /// row again, and this reject is removed when the table accepts it.
+    /// index that only the remote has, or because of the type of a column. Or a trigger there that
+    /// fires for downloads fails at it. The remote does not get the row, or keeps the old one;
+    /// everything else is applied. Every synchronization tries the row again, and this reject is
+    /// removed when the table accepts it.
     7245 RowUnfit Remote false "drop the constraint that the consolidated database does not have";
 
     /// The consolidated database was restored to an earlier state. The table of the row is only

@@ -40,10 +40,14 @@ pub struct PublishedTable {
     /// Whether its rows may be compressed on their way. No part of its own digest.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub compress: bool,
+    /// Whether the application's triggers at a remote fire for downloaded rows. No part of its own
+    /// digest.
+    #[serde(default, skip_serializing_if = "is_no")]
+    pub fires: bool,
     /// SQL that creates the table and its indexes at a remote that lacks it.
     pub create: Vec<String>,
-    /// Digest of all of the above but `compress`: a remote that holds another one gets the whole
-    /// table again.
+    /// Digest of all of the above but `compress` and `fires`: a remote that holds another one gets
+    /// the whole table again.
     pub fingerprint: String,
 }
 
@@ -53,6 +57,10 @@ fn yes() -> bool {
 
 fn is_yes(yes: &bool) -> bool {
     *yes
+}
+
+fn is_no(yes: &bool) -> bool {
+    !*yes
 }
 
 impl PublishedTable {

@@ -217,6 +217,7 @@ mod tests {
     fn schema() -> Arc<RemoteSchema> {
         let table = PublishedTable {
             compress: true,
+            fires: false,
             name: "t".into(),
             columns: vec!["a".into(), "b".into()],
             key: vec![1],

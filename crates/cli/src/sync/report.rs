@@ -1,5 +1,6 @@
 //! Prints what a synchronization did.
 
+use super::silent_triggers;
 use super::summary::Summary;
 use crate::args::SyncOptions;
 use crate::remote::left_behind;
@@ -30,6 +31,7 @@ pub(super) fn told(
         ));
     }
     left_behind::warn(&report.left_behind);
+    silent_triggers::warn(&report.silent_triggers);
     if options.json {
         output::json(&summary.to_json())
     } else if options.ping {

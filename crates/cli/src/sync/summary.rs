@@ -1,5 +1,6 @@
 //! What a synchronization did, as a line for people and as JSON for programs.
 
+use super::silent_triggers;
 use crate::args::SyncOptions;
 use crate::remote::left_behind;
 use client::{Kept, Report, Settings, WaitingTable};
@@ -35,6 +36,9 @@ pub(crate) struct Summary {
     /// What was not downloaded again of a download that was cut; absent where there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     resumed: Option<Resumed>,
+    /// Triggers that do not fire for downloaded rows; absent where nothing is to be told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    silent_triggers: Option<Value>,
     error: Option<ErrorSummary>,
 }
 
@@ -132,6 +136,7 @@ impl Summary {
         self.too_large = left_behind::json(&report.left_behind);
         let Kept { rows, bytes } = report.resumed;
         self.resumed = (rows > 0).then_some(Resumed { rows, bytes });
+        self.silent_triggers = silent_triggers::json(&report.silent_triggers);
         self.error = None;
     }
 

@@ -7,4 +7,5 @@ mod one_at_a_time;
 mod other_pasts;
 mod restores;
 mod resume;
+mod triggers;
 mod verify;

@@ -57,6 +57,7 @@ impl Site {
         let names = ["emp_id", "purch_id", "cust_id", "cost", "order_date", "notes"];
         let table = PublishedTable {
             compress: true,
+            fires: false,
             name: "purchase".into(),
             columns: names.map(String::from).to_vec(),
             key: vec![0, 1],

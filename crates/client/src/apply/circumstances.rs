@@ -1,5 +1,6 @@
 //! What surrounds the application of a download.
 
+use super::fired::Fired;
 use crate::capture::change_log;
 use crate::progress::state::Frozen;
 use crate::schema::RemoteTable;
@@ -45,6 +46,29 @@ pub(crate) struct Circumstances<'a> {
     pub(crate) guards: bool,
     /// From so many rows on a table is filled under a hidden name (`apply/first_fill.rs`).
     pub(crate) fill_rows_min: u64,
+    /// The application's triggers that fire.
+    pub(crate) fired: Option<&'a Fired>,
+}
+
+impl Circumstances<'_> {
+    /// Whether the application's triggers on the table fire.
+    pub(super) fn fires(&self, table: &RemoteTable) -> bool {
+        self.fired.is_some_and(|fired| fired.fires(table))
+    }
+
+    /// The condition for entries `c` of the table that this download has found; none if it has
+    /// found none.
+    pub(super) fn is_older(
+        &self,
+        connection: &Connection,
+        table: &RemoteTable,
+    ) -> rusqlite::Result<Option<String>> {
+        match self.fired {
+            Some(fired) => Ok(fired.is_older(table)),
+            None => Ok(change_log::has_entries(connection, table, self.open_generation)?
+                .then(|| "1".to_owned())),
+        }
+    }
 }
 
 /// The download cannot be applied. With local changes they may be the reason, and uploading them
@@ -63,6 +87,9 @@ pub(crate) fn blocked(
 
 /// Local changes wait to be uploaded.
 pub(crate) fn waits_here(connection: &Connection, circumstances: &Circumstances<'_>) -> bool {
+    if let Some(fired) = circumstances.fired {
+        return fired.any_older();
+    }
     circumstances.tables.iter().any(|table| {
         change_log::has_entries(connection, table, circumstances.open_generation).unwrap_or(true)
     })

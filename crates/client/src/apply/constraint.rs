@@ -26,6 +26,16 @@ pub(super) fn is_duplicate(error: &Error) -> bool {
     )
 }
 
+/// Whether a duplicate is one in another table than this one. SQLite names the columns, unless they
+/// are expressions.
+pub(super) fn is_of_another_table(error: &Error, table: &str) -> bool {
+    let text = error.to_string();
+    let Some(columns) = text.strip_prefix("UNIQUE constraint failed: ") else { return false };
+    let own = format!("{table}.");
+    let is_own = columns.get(..own.len()).is_some_and(|it| it.eq_ignore_ascii_case(&own));
+    !is_own && !columns.starts_with("index ")
+}
+
 fn extended_code(error: &Error) -> Option<i32> {
     error.sqlite_error().map(|error| error.extended_code)
 }

@@ -13,7 +13,8 @@
 //! Rows that the hidden table refuses, also for a key that came before, are left to the transaction
 //! of the download. Where something does not fit at all, the whole table is left to it: if it has
 //! rows that the center may know, if a row that was written in the meantime has the key or a value
-//! of one that came, if the table changes in the meantime, or if its SQL is not understood.
+//! of one that came, if the table changes in the meantime, if its SQL is not understood, or if
+//! triggers fire for its rows (`apply/fired.rs`).
 //!
 //! A hidden table that was left behind is removed by the next attempt.
 
@@ -26,6 +27,7 @@ mod tests;
 use super::circumstances::Circumstances;
 use super::constraint::is_constraint;
 use super::download::Download;
+use super::fired::stored::has_triggers;
 use super::rows::statements::{BATCH_ROWS, insert_sql};
 use super::rows::{Filled, batch};
 use crate::connection::{LargeCache, begin_immediate, explain};
@@ -103,7 +105,9 @@ fn wanted<'a>(
     let history = History::read(connection)?;
     for table in large.filter(|table| !history.arriving.contains_key(table.name())) {
         let generation = circumstances.open_generation;
-        if local_rows::are_all(connection, table, generation).map_err(explain)? {
+        if local_rows::are_all(connection, table, generation).map_err(explain)?
+            && !has_triggers(connection, table).map_err(explain)?
+        {
             wanted.push(table);
         }
     }
@@ -147,7 +151,8 @@ impl FirstFill {
         for hidden in &self.tables {
             let table = &circumstances.tables[usize::from(hidden.position)];
             let open = circumstances.open_generation;
-            if hidden.is_current(connection, table)
+            if !circumstances.fires(table)
+                && hidden.is_current(connection, table)
                 && local_rows::are_all(connection, table, open).map_err(explain)?
                 && local_rows::take_over(connection, table, &hidden.sql())?
             {

@@ -103,7 +103,8 @@ pub(super) fn tell(
                 let key: rusqlite::Result<Vec<Value>> =
                     (0..table.key.len()).map(|n| Ok(value(row, n)?.to_owned())).collect();
                 let held_by: String = row.get(table.key.len())?;
-                rejects::record_held(connection, table, &key?, &held_by, circumstances.at)?;
+                let why = format!("{held_by} refers to it here");
+                rejects::record_held(connection, table, &key?, &why, circumstances.at)?;
             }
             Ok(())
         };

@@ -4,12 +4,14 @@
 //! later, nothing is uploaded, and the server would never send the row again. So the row is stored
 //! beside the change, and applied when there is no change any more.
 
+use super::circumstances::Circumstances;
+use super::fired::row;
 use super::values::bind_key;
 use crate::capture::change_log;
-use crate::connection::explain;
+use crate::connection::{explain, value};
 use crate::schema::{Image, RemoteTable};
 use crate::sql::parameters;
-use model::{Failure, Value};
+use model::{Failure, Value, ValueRef};
 use rusqlite::Connection;
 
 /// Whether there is any incoming row.
@@ -20,8 +22,8 @@ pub(crate) fn has_any(connection: &Connection, table: &RemoteTable) -> rusqlite:
 
 pub(super) fn write(
     connection: &Connection,
+    circumstances: &Circumstances<'_>,
     table: &RemoteTable,
-    open: i64,
     key: &[Value],
 ) -> rusqlite::Result<()> {
     let (incoming, ours) = (table.incoming_sql(), table.our_key_is_parameter(1));
@@ -33,14 +35,21 @@ pub(super) fn write(
         }
         statement.raw_execute()
     };
-    let present = format!(
-        "INSERT OR ABORT INTO {}({}) SELECT {} FROM {incoming} WHERE {ours} AND \"present\" {}",
-        table.table_sql(),
-        table.columns_sql(""),
-        table.images_sql("", Image::Incoming),
-        super::rows::statements::on_conflict(table),
-    );
-    if run(&present, None)? == 0 && is_absent(connection, table, key)? {
+    let present = match circumstances.fires(table) {
+        true => write_firing(connection, table, key)?,
+        false => {
+            let sql = format!(
+                "INSERT OR ABORT INTO {}({}) SELECT {} FROM {incoming} WHERE {ours} \
+                 AND \"present\" {}",
+                table.table_sql(),
+                table.columns_sql(""),
+                table.images_sql("", Image::Incoming),
+                super::rows::statements::on_conflict(table),
+            );
+            run(&sql, None)? > 0
+        }
+    };
+    if !present && is_absent(connection, table, key)? {
         let live = table.key_is_parameter("", 1);
         run(&format!("DELETE FROM {} WHERE {live}", table.table_sql()), None)?;
     }
@@ -49,9 +58,33 @@ pub(super) fn write(
         let generation = key.len() + 1;
         let change = table.change_sql();
         let entry = format!("DELETE FROM {change} WHERE \"generation\" = ?{generation} AND {ours}");
-        run(&entry, Some(open))?;
+        run(&entry, Some(circumstances.open_generation))?;
     }
     Ok(())
+}
+
+/// Writes the incoming row, so that triggers fire. False if there is none.
+fn write_firing(
+    connection: &Connection,
+    table: &RemoteTable,
+    key: &[Value],
+) -> rusqlite::Result<bool> {
+    let sql = format!(
+        "SELECT {} FROM {} WHERE {} AND \"present\"",
+        table.images_sql("", Image::Incoming),
+        table.incoming_sql(),
+        table.our_key_is_parameter(1)
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    bind_key(&mut statement, key)?;
+    let mut rows = statement.raw_query();
+    let Some(found) = rows.next()? else { return Ok(false) };
+    let row: rusqlite::Result<Vec<Value>> =
+        (0..table.width()).map(|at| Ok(value(found, at)?.to_owned())).collect();
+    drop(rows);
+    let row = row?;
+    let row: Vec<ValueRef<'_>> = row.iter().map(Value::as_ref).collect();
+    row::write(connection, table, &row).map(|_| true)
 }
 
 pub(super) fn is_absent(
@@ -100,6 +133,11 @@ pub(crate) fn has_table(connection: &Connection, table: &RemoteTable) -> rusqlit
     }
     let name = format!("syncline_incoming_{}", table.name());
     connection.table_exists(Some("main"), name.as_str())
+}
+
+/// Whether any downloaded row of the table waits, beside a change or without one.
+pub(super) fn waits(connection: &Connection, table: &RemoteTable) -> rusqlite::Result<bool> {
+    Ok(has_table(connection, table)? && has_any(connection, table)?)
 }
 
 /// No change waits under the key of `entry`.

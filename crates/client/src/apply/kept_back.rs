@@ -126,6 +126,20 @@ pub(super) fn refuse(
     rejects::record_unfit(connection, table, row, reason, circumstances.at).map_err(explain)
 }
 
+/// Keeps back the delete of a row, because triggers could not go along with it, and tells of it.
+pub(super) fn refuse_delete(
+    connection: &Connection,
+    circumstances: &Circumstances<'_>,
+    table: &RemoteTable,
+    (key, reason): (&[ValueRef<'_>], &str),
+) -> Result<(), Failure> {
+    create(connection, table)?;
+    run(connection, &incoming::keep_delete_sql(table), key)?;
+    let key: Vec<Value> = key.iter().map(|value| (*value).to_owned()).collect();
+    let why = format!("a trigger here cannot follow its delete: {reason}");
+    rejects::record_held(connection, table, &key, &why, circumstances.at).map_err(explain)
+}
+
 /// The rows of the table that are kept back, as they are encoded.
 pub(super) fn rows(
     connection: &Connection,

@@ -74,11 +74,11 @@ pub(super) fn reject_what_belongs(
             true => remove(connection, table, key),
             false => restore(connection, table, open, key),
         }
-        .and_then(|()| incoming::write(connection, table, open, key))
+        .and_then(|()| incoming::write(connection, circumstances, table, key))
         .map_err(explain)?;
     }
     for (table, key) in lost.iter().filter(|(table, _)| tables[*table].uploads()) {
-        incoming::write(connection, &tables[*table], open, key).map_err(explain)?;
+        incoming::write(connection, circumstances, &tables[*table], key).map_err(explain)?;
     }
     Ok(told)
 }

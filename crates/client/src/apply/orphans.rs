@@ -12,14 +12,17 @@
 //! is uploaded (`capture/broken.rs`).
 
 use super::circumstances::{Circumstances, Uploads};
+use super::constraint::is_constraint;
 use super::download::Download;
+use super::fired::{self, row};
 use super::guarded;
+use super::values::{bind_key, key_of};
 use crate::connection::{bind, explain};
 use crate::progress::facts;
 use crate::schema::reference::{Reference, references, references_from};
 use crate::schema::{Image, RemoteTable};
 use crate::sql::{all, ident, parameters};
-use model::{Code, Failure, RowReader};
+use model::{Code, Failure, RowReader, Value};
 use protocol::DownloadMode;
 use rusqlite::{Connection, OptionalExtension};
 
@@ -49,25 +52,61 @@ pub(super) fn drop_refreshed(
 
 /// Puts the rows back that are set aside. Foreign keys are deferred. A row that is blocked by
 /// another row of this file continues to wait.
-pub(super) fn put_back(connection: &Connection, tables: &[RemoteTable]) -> Result<(), Failure> {
+pub(super) fn put_back(
+    connection: &Connection,
+    circumstances: &Circumstances<'_>,
+) -> Result<(), Failure> {
     if count(connection).map_err(explain)? == 0 {
         return Ok(());
     }
+    let tables = circumstances.tables;
     for table in tables {
         if has_table(connection, table)? {
             let orphans = table.orphans_sql();
+            let insert = |or: &str, condition: &str| {
+                format!(
+                    "INSERT{or} INTO {}({}) SELECT {} FROM {orphans}{condition}",
+                    table.table_sql(),
+                    table.columns_sql(""),
+                    table.images_sql("", Image::Incoming),
+                )
+            };
+            match circumstances.fires(table) {
+                true => put_back_firing(connection, table, &insert).map_err(explain)?,
+                false => connection.execute_batch(&insert(" OR IGNORE", "")).map_err(explain)?,
+            }
             let sql = format!(
-                "INSERT OR IGNORE INTO {live}({columns}) SELECT {images} FROM {orphans};
-                 DELETE FROM {orphans} WHERE EXISTS (SELECT 1 FROM {live} AS t WHERE {same});",
-                live = table.table_sql(),
-                columns = table.columns_sql(""),
-                images = table.images_sql("", Image::Incoming),
-                same = table.same_key("t.", &format!("{orphans}.")),
+                "DELETE FROM {orphans} WHERE EXISTS (SELECT 1 FROM {} AS t WHERE {})",
+                table.table_sql(),
+                table.same_key("t.", &format!("{orphans}.")),
             );
             connection.execute_batch(&sql).map_err(explain)?;
         }
     }
     note_count(connection, tables)
+}
+
+/// One by one: OR IGNORE would count for the statements of triggers, too.
+fn put_back_firing(
+    connection: &Connection,
+    table: &RemoteTable,
+    insert: &dyn Fn(&str, &str) -> String,
+) -> rusqlite::Result<()> {
+    let sql = format!("SELECT {} FROM {}", table.our_keys_sql(""), table.orphans_sql());
+    let mut statement = connection.prepare(&sql)?;
+    let keys = statement.query_map([], |row| key_of(table, row))?;
+    let keys: Vec<Vec<Value>> = keys.collect::<rusqlite::Result<_>>()?;
+    let or = row::or_abort(connection, table)?;
+    let condition = format!(" WHERE {}", table.our_key_is_parameter(1));
+    let mut insert = connection.prepare_cached(&insert(or, &condition))?;
+    for key in keys {
+        bind_key(&mut insert, &key)?;
+        match fired::attempt(connection, || insert.raw_execute()) {
+            Err(error) if !is_constraint(&error) => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Whether a row that is set aside refers to one that lies here: the application may have made its
@@ -277,9 +316,9 @@ impl<'a> Aside<'a> {
             let live = table.table_sql();
             let same = table.same_key(&format!("{live}."), "a.");
             let keys = aside_sql(position);
-            self.run(&format!(
-                "DELETE FROM {live} WHERE EXISTS (SELECT 1 FROM {keys} AS a WHERE {same})"
-            ))?;
+            let sql =
+                format!("DELETE FROM {live} WHERE EXISTS (SELECT 1 FROM {keys} AS a WHERE {same})");
+            self.connection.execute(&sql, []).map_err(|error| refused(table, error))?;
             self.run(&format!("DROP TABLE {keys}"))?;
         }
         if self.leaving.is_some() {
@@ -385,6 +424,19 @@ impl<'a> Aside<'a> {
             table.same_key("t.", "a."),
         ))
     }
+}
+
+/// Only a trigger of the application that fires may refuse to let rows go.
+fn refused(table: &RemoteTable, error: rusqlite::Error) -> Failure {
+    if !is_constraint(&error) {
+        return explain(error);
+    }
+    let name = table.name();
+    let message = format!("a trigger of table {name} cannot follow a row that has no parent");
+    Failure::new(Code::RemoteSchemaDiffers, message)
+        .table(name)
+        .hint("correct what the trigger does at a delete, or drop it")
+        .source(error)
 }
 
 fn note_count(connection: &Connection, tables: &[RemoteTable]) -> Result<(), Failure> {

@@ -7,6 +7,7 @@
 //! while a download is applied; those of the temporary one are not.
 
 use super::circumstances::Circumstances;
+use super::fired;
 use super::readable::{self, OwnColumn};
 use super::rejects;
 use crate::connection::{explain, value};
@@ -35,7 +36,9 @@ impl<'a> OwnValues<'a> {
             if own.is_empty() {
                 continue;
             }
-            connection.execute_batch(&watch_sql(table, &own)).map_err(explain)?;
+            // What the application's triggers delete, the application deletes.
+            let noticed = circumstances.fired.map(|_| fired::NONE_RUNS);
+            connection.execute_batch(&watch_sql(table, &own, noticed)).map_err(explain)?;
             tables.push((table, own.into_iter().map(|column| column.name).collect()));
         }
         Ok(OwnValues { connection, at: circumstances.at, tables })
@@ -102,8 +105,9 @@ fn names(table: &RemoteTable) -> (String, String) {
     (name("gone"), name("going"))
 }
 
-/// What is as the table would fill it in was chosen by nobody.
-fn watch_sql(table: &RemoteTable, own: &[OwnColumn]) -> String {
+/// What is as the table would fill it in was chosen by nobody. Only what goes while `noticed` holds
+/// is noted.
+fn watch_sql(table: &RemoteTable, own: &[OwnColumn], noticed: Option<&str>) -> String {
     let (gone, going) = names(table);
     let chosen = own.iter().map(|column| {
         let filled_in = column.default.as_deref().unwrap_or("NULL");
@@ -118,11 +122,12 @@ fn watch_sql(table: &RemoteTable, own: &[OwnColumn]) -> String {
     }
     format!(
         "CREATE TEMP TABLE {gone} ({});
-         CREATE TEMP TRIGGER {going} BEFORE DELETE ON main.{} WHEN {} BEGIN
+         CREATE TEMP TRIGGER {going} BEFORE DELETE ON main.{} WHEN {} AND ({}) BEGIN
              INSERT INTO {gone} VALUES ({});
          END",
         list(places),
         ident(table.name()),
+        noticed.unwrap_or("1"),
         chosen.join(" OR "),
         list(values),
     )

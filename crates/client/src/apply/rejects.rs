@@ -351,20 +351,19 @@ fn is_told(
     connection.prepare_cached(sql)?.exists(told)
 }
 
-/// Records a row that should have gone, and stays because `held_by` refers to it.
+/// Records a row that should have gone, and `why` it stays.
 pub(super) fn record_held(
     connection: &Connection,
     table: &RemoteTable,
     key: &[Value],
-    held_by: &str,
+    why: &str,
     at: &str,
 ) -> rusqlite::Result<()> {
     if is_told(connection, table, key, Code::RowHeld)? {
         return Ok(());
     }
     let code = Code::RowHeld.number();
-    let message =
-        format!("the row no longer belongs to this remote, but {held_by} refers to it here");
+    let message = format!("the row no longer belongs to this remote, but {why}");
     let reason = Reason { counter: None, code, message: &message, at, base: None };
     insert(connection, table, key, reason).map(drop)
 }

@@ -1,11 +1,12 @@
 //! Writing and deleting downloaded rows, one prepared statement per table and kind.
 
 use super::circumstances::{Circumstances, Uploads};
+use super::constraint::is_refusal;
 use super::download::Download;
 use super::frame::{count_rows, expect_end};
 use super::refresh::Known;
 use super::values::{exists, found, run};
-use super::{circumstances, guarded, kept_back, orphans, refresh, rejects};
+use super::{circumstances, fired, guarded, kept_back, orphans, refresh, rejects};
 use crate::apply::rejects::Withheld;
 use crate::apply::rows::comparison::Tells;
 use crate::apply::rows::waiting::{Placeholders, WaitingRows};
@@ -242,7 +243,7 @@ impl<'a> Writer<'a> {
             return expect_end(self.delete_keys(position, keys, count)?);
         }
         // One that was set aside for an earlier frame may be named by this one.
-        orphans::put_back(self.connection, self.circumstances.tables)?;
+        orphans::put_back(self.connection, self.circumstances)?;
         let seen_before = self.actions.seen.replace(false);
         self.connection.execute_batch("SAVEPOINT syncline_delete").map_err(explain)?;
         expect_end(self.delete_keys(position, keys, count)?)?;
@@ -298,7 +299,24 @@ impl<'a> Writer<'a> {
             if target.keeps_back {
                 kept_back::forget(self.connection, table, &key)?;
             }
-            self.actions.watch(|| run(&mut delete, &key)).map_err(explain)?;
+            if !self.circumstances.fires(table) {
+                self.actions.watch(|| run(&mut delete, &key)).map_err(explain)?;
+                continue;
+            }
+            // Where no foreign key is, the rest is what triggers have changed.
+            let run = || match table.in_foreign_keys {
+                true => self.actions.watch(|| run(&mut delete, &key)),
+                false => run(&mut delete, &key),
+            };
+            match fired::attempt(self.connection, run) {
+                Err(error) if is_refusal(&error) => kept_back::refuse_delete(
+                    self.connection,
+                    self.circumstances,
+                    table,
+                    (&key, &error.to_string()),
+                )?,
+                deleted => drop(deleted.map_err(explain)?),
+            }
         }
         Ok(rest)
     }
@@ -377,13 +395,22 @@ fn part<'a>(
 ) -> Result<Option<WaitingRows>, Failure> {
     connection.execute_batch("SAVEPOINT syncline_part").map_err(explain)?;
     let placeholders = Placeholders::new(connection, target.table)?;
-    still.for_each_chunk(&mut |chunk| placeholders.put(chunk))?;
+    let put = || still.for_each_chunk(&mut |chunk| placeholders.put(chunk));
+    let changed = match circumstances.fires(target.table) {
+        true => {
+            fired::muted(connection, target.table, put)?;
+            // No placeholder may stay, whatever triggers do to these rows.
+            target.changed.take()
+        }
+        false => put().map(|()| None)?,
+    };
     // Children may have followed to a placeholder; whether they did is not worth asking.
     actions.seen.set(true);
     let mut all = WaitingRows::new(circumstances.spills);
     still.for_each_chunk(&mut |chunk| all.push(chunk))?;
     target.waiting = Some(still);
     let last = rewrite(connection, circumstances, actions, target)?;
+    target.changed = target.changed.take().or(changed);
     drop(placeholders);
     let Some(last) = last else {
         connection.execute_batch("RELEASE syncline_part").map_err(explain)?;

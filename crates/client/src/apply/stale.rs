@@ -22,7 +22,7 @@ pub(super) fn take_back(
     table: &RemoteTable,
     circumstances: &Circumstances<'_>,
 ) -> Result<(), Failure> {
-    let stale = stale(connection, table, circumstances.open_generation).map_err(explain)?;
+    let stale = stale(connection, table, circumstances).map_err(explain)?;
     stale.iter().try_for_each(|key| take_back_one(connection, table, circumstances, key))
 }
 
@@ -34,13 +34,13 @@ fn take_back_one(
     circumstances: &Circumstances<'_>,
     key: &[Value],
 ) -> Result<(), Failure> {
-    let Circumstances { tables, open_generation: open, at, .. } = *circumstances;
-    let before = live_entries(connection, tables, open, table, key)?;
+    let at = circumstances.at;
+    let before = live_entries(connection, circumstances, table, key)?;
     connection.execute_batch("SAVEPOINT syncline_stale").map_err(explain)?;
     let code = Code::RowDiffersOnReturn;
     rejects::record_stranded(connection, table, key, code, at).map_err(explain)?;
-    let settled = match incoming::write(connection, table, open, key) {
-        Ok(()) => live_entries(connection, tables, open, table, key)? == before,
+    let settled = match incoming::write(connection, circumstances, table, key) {
+        Ok(()) => live_entries(connection, circumstances, table, key)? == before,
         Err(error) if is_constraint(&error) => false,
         Err(error) => return Err(explain(error)),
     };
@@ -53,14 +53,16 @@ fn take_back_one(
 /// Changed rows that exist, the one with `key` not counted.
 fn live_entries(
     connection: &Connection,
-    tables: &[RemoteTable],
-    open: i64,
+    circumstances: &Circumstances<'_>,
     table: &RemoteTable,
     key: &[Value],
 ) -> Result<i64, Failure> {
+    let Circumstances { tables, open_generation: open, .. } = *circumstances;
     let mut count = 0;
     for table in tables.iter().filter(|table| table.uploads()) {
-        count += change_log::live_entries(connection, table, open).map_err(explain)?;
+        if let Some(older) = circumstances.is_older(connection, table).map_err(explain)? {
+            count += change_log::live_entries(connection, table, open, &older).map_err(explain)?;
+        }
     }
     if !table.uploads() {
         return Ok(count);
@@ -87,15 +89,16 @@ fn live_entries(
 fn stale(
     connection: &Connection,
     table: &RemoteTable,
-    open: i64,
+    circumstances: &Circumstances<'_>,
 ) -> rusqlite::Result<Vec<Vec<Value>>> {
+    let Some(older) = circumstances.is_older(connection, table)? else { return Ok(Vec::new()) };
     let same = all(table.published.columns.iter().enumerate().map(|(at, name)| {
         let (seen, came) = (table.before_sql(at, "c.", "t."), Image::Incoming.column(name));
         format!("{seen} IS i.{came} COLLATE BINARY")
     }));
     let sql = format!(
         "SELECT {} FROM {} AS c LEFT JOIN {} AS i ON {} LEFT JOIN {} AS t ON {} \
-         WHERE c.\"generation\" = ?1 AND c.\"existed\" = 1 \
+         WHERE c.\"generation\" = ?1 AND c.\"existed\" = 1 AND {older} \
          AND (i.\"present\" IS NOT 1 OR NOT ({same}))",
         table.our_keys_sql("c."),
         table.change_sql(),
@@ -105,7 +108,7 @@ fn stale(
         table.same_key("t.", "c."),
     );
     let mut statement = connection.prepare(&sql)?;
-    let mut rows = statement.query([open])?;
+    let mut rows = statement.query([circumstances.open_generation])?;
     let mut stale = Vec::new();
     while let Some(row) = rows.next()? {
         stale.push(key_of(table, row)?);

@@ -253,15 +253,17 @@ pub(crate) fn forget(
     run(&entry, Some(generation)).map(drop)
 }
 
-/// Rows of the table that exist and have an entry in `generation`.
+/// Rows of the table that exist and have an entry `c` in `generation` of this kind.
 pub(crate) fn live_entries(
     connection: &Connection,
     table: &RemoteTable,
     generation: i64,
+    kind: &str,
 ) -> rusqlite::Result<i64> {
     connection
         .prepare_cached(&format!(
-            "SELECT count(*) FROM {} AS c JOIN {} AS t ON {} WHERE c.\"generation\" = ?1",
+            "SELECT count(*) FROM {} AS c JOIN {} AS t ON {} \
+             WHERE c.\"generation\" = ?1 AND {kind}",
             table.change_sql(),
             table.table_sql(),
             table.same_key("t.", "c."),

@@ -26,4 +26,6 @@ pub(crate) struct Writing {
     pub(crate) upsert: OnceLock<String>,
     pub(crate) insert_batch: OnceLock<String>,
     pub(crate) delete: OnceLock<String>,
+    /// What the rows of a table say whose triggers fire (`apply/fired/row.rs`).
+    pub(crate) or_abort: OnceLock<&'static str>,
 }

@@ -38,6 +38,7 @@ fn answer(upload: UploadState, schema_change_follows: bool) -> Welcome {
 fn schema_change() -> Message {
     let table = model::PublishedTable {
         compress: true,
+        fires: false,
         name: "t".into(),
         columns: vec!["id".into()],
         key: vec![0],

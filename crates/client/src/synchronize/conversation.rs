@@ -3,7 +3,8 @@
 use super::attempt::{Attempt, Wish};
 use super::host::{Event, Host, Next};
 use super::side::Scene;
-use super::{Report, Request, Step, Total};
+use super::{Downloaded, Report, Request, Step, Total};
+use crate::apply::fired::silent;
 use crate::apply::rejects;
 use crate::claim::Claim;
 use crate::connection::{damaged, explain};
@@ -261,9 +262,16 @@ impl Conversation {
         Ok(self.connect(remote, delay_ms.min(RETRY_DELAY_MS_MAX), host))
     }
 
-    fn report(&mut self, remote: &Remote) -> Result<Report, Failure> {
+    fn report(&mut self, remote: &mut Remote) -> Result<Report, Failure> {
         let rejected = self.rejected(remote)?;
         let total = std::mem::take(&mut self.total);
+        let silent_triggers = match total.downloaded == Downloaded::default() {
+            true => Vec::new(),
+            false => {
+                let tables = remote.tables()?;
+                silent::tell(&remote.connection, &tables, total.unfit_triggers)?
+            }
+        };
         Ok(Report {
             remote_id: total
                 .remote_id
@@ -282,6 +290,7 @@ impl Conversation {
             waiting: total.waiting,
             left_behind: total.left_behind,
             resumed: total.resumed,
+            silent_triggers,
         })
     }
 

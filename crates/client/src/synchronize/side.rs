@@ -307,6 +307,7 @@ impl Side {
             },
             guards: false,
             fill_rows_min: scene.remote.fill_rows_min,
+            fired: None,
         };
         let host = &mut *scene.host;
         host.show(Step::Applying { rows_done: 0, rows_total });
@@ -317,6 +318,10 @@ impl Side {
         let applied =
             applied.or_else(|failure| self.reject_postponed(&*scene.remote, failure, &at))?;
         scene.total.learned += applied.rejects;
+        // Every attempt that writes rows says the same.
+        if !applied.silent.is_empty() {
+            scene.total.unfit_triggers = applied.silent;
+        }
         self.receives_anew = applied.receives_anew;
         self.committed = None;
         scene.remote.wanted.clear();

@@ -203,6 +203,7 @@ mod tests {
     fn columns_have_their_names_and_what_was_not_sent_is_left_out() {
         let table = PublishedTable {
             compress: true,
+            fires: false,
             columns: vec!["id".into(), "note".into(), "photo".into()],
             key: vec![2],
             name: "t".into(),
@@ -242,6 +243,7 @@ mod tests {
     fn names_that_are_spelled_once_are_those_of_one_row() {
         let table = PublishedTable {
             compress: true,
+            fires: false,
             columns: vec!["id".into(), "a\"b".into(), "left out".into(), "note".into()],
             key: vec![0],
             name: "t".into(),

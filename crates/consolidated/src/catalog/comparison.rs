@@ -149,6 +149,7 @@ impl<D> Catalog<D> {
 fn stranger(fingerprint: &str) -> PublishedTable {
     PublishedTable {
         compress: true,
+        fires: false,
         name: String::new(),
         columns: Vec::new(),
         key: Vec::new(),

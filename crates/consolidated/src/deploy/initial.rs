@@ -39,6 +39,8 @@ script_version = \"v1\"
 #   parent    = \"TABLE\"      instead of partition: rows belong to the remote of their parent
 #   may_leave = true         uploads may move a row out of the remote's partition
 #   compress  = false        its rows are never compressed on their way; default: true
+#   remote_triggers = \"fire\"   triggers that applications have on it at remotes fire for
+#               downloaded rows, as full-text indexes need it; default: \"off\"
 ";
 
 /// The line of a table that remotes cannot change.

@@ -48,8 +48,9 @@ impl<S: Schema> TablePlanner<'_, S> {
         outward.fingerprint = S::fingerprint(&outward, &values);
         published.fingerprint = outward.fingerprint.clone();
         // A remote keeps its rows when this changes.
-        (published.compress, outward.compress) =
-            (self.table_model.compress, self.table_model.compress);
+        for table in [&mut published, &mut outward] {
+            (table.compress, table.fires) = (self.table_model.compress, self.table_model.fires);
+        }
         let generated = S::scripts(self, &published, &values);
         let parsed =
             generated.iter().map(|(event, text)| Ok((*event, Script::parse(text, &published)?)));
@@ -84,6 +85,7 @@ impl<S: Schema> TablePlanner<'_, S> {
         let key = key.filter_map(|key| columns.iter().position(|column| column == key));
         PublishedTable {
             compress: true,
+            fires: false,
             name: self.name.to_owned(),
             key: key.map(|position| position as u16).collect(),
             direction: self.table_model.direction,

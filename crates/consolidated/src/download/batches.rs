@@ -351,6 +351,7 @@ mod tests {
     fn sent(meets_owed: bool) -> Vec<String> {
         let table = PublishedTable {
             compress: true,
+            fires: false,
             name: "t".into(),
             columns: vec!["v".into(), "id".into()],
             key: vec![1],

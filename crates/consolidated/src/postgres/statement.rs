@@ -261,6 +261,7 @@ mod tests {
     fn check(script: &str, sql: &str, slots: &[Slot]) {
         let table = PublishedTable {
             compress: true,
+            fires: false,
             name: "t".into(),
             columns: vec!["id".into(), "mood".into()],
             key: vec![0],

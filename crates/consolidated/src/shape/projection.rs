@@ -237,6 +237,7 @@ mod tests {
     fn table(columns: &[&str], key: &[u16]) -> PublishedTable {
         PublishedTable {
             compress: true,
+            fires: false,
             name: "item".into(),
             columns: columns.iter().map(|name| (*name).to_owned()).collect(),
             key: key.to_vec(),

@@ -218,6 +218,7 @@ mod tests {
     fn table(name: &str, columns: &[&str]) -> PublishedTable {
         PublishedTable {
             compress: true,
+            fires: false,
             name: name.into(),
             columns: columns.iter().map(|it| (*it).to_owned()).collect(),
             key: vec![0],

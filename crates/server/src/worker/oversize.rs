@@ -286,6 +286,7 @@ mod tests {
             direction: Direction::Both,
             create: Vec::new(),
             compress: true,
+            fires: false,
             fingerprint: String::new(),
         };
         let schema = RemoteSchema { fingerprint: String::new(), tables: vec![published] };

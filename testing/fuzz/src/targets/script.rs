@@ -36,6 +36,7 @@ pub(crate) fn run(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let table = PublishedTable {
         compress: true,
+        fires: false,
         name: "t".to_owned(),
         columns: ["id", "a b", "\u{e4}"].map(str::to_owned).to_vec(),
         key: vec![0],

@@ -4,6 +4,7 @@ use super::actions::Actions;
 use super::target::Target;
 use crate::apply::circumstances::Circumstances;
 use crate::apply::constraint::is_duplicate;
+use crate::apply::fired::row::{self, Written};
 use crate::apply::rows::batch;
 use crate::apply::rows::comparison::{Stored, compare};
 use crate::apply::rows::statements::{self, BATCH_ROWS};
@@ -11,7 +12,7 @@ use crate::apply::rows::waiting::WaitingRows;
 use crate::apply::values::{exists, run};
 use crate::apply::{constraint, kept_back, refresh, rejects};
 use crate::connection::explain;
-use crate::schema::RemoteTable;
+use crate::schema::{KeyColumn, RemoteTable};
 use model::{Failure, RowReader, Value, ValueRef};
 use rusqlite::{CachedStatement, Connection, Error};
 
@@ -25,6 +26,8 @@ pub(super) struct FrameWriter<'a, 'b> {
     /// Something is kept back of the table.
     keeps_back: &'b mut bool,
     upsert: CachedStatement<'a>,
+    /// The application's triggers fire.
+    fires: bool,
     knows_former: bool,
     /// Until a row turns out not to be new.
     insert_batch: Option<CachedStatement<'a>>,
@@ -65,6 +68,7 @@ impl<'a, 'b> FrameWriter<'a, 'b> {
             note_key: prepare_if(target.notes_keys || target.notes_spellings, &|| {
                 refresh::note_key_sql(target.table)
             })?,
+            fires: target.fires,
             knows_former: target.knows_former,
             changed,
             waiting: &mut target.waiting,
@@ -169,10 +173,10 @@ impl<'a, 'b> FrameWriter<'a, 'b> {
                 }
                 self.tell(stored, &key, &row)?;
             }
-            match self.actions.watch(|| run(&mut self.upsert, &row)) {
-                Ok(_) if *self.keeps_back => self.forget_refusal(&row)?,
-                Ok(_) => {}
-                Err(error) if is_duplicate(&error) => {
+            match self.write_row(&row) {
+                Ok(()) if *self.keeps_back => self.forget_refusal(&row)?,
+                Ok(()) => {}
+                Err(error) if is_duplicate(&error) && !self.is_elsewhere(&error) => {
                     let spills = self.circumstances.spills;
                     let waiting = self.waiting.get_or_insert_with(|| WaitingRows::new(spills));
                     waiting.push(&start[..start.len() - rest.len()])?;
@@ -182,6 +186,25 @@ impl<'a, 'b> FrameWriter<'a, 'b> {
             }
         }
         Ok(rest)
+    }
+
+    fn write_row(&mut self, row: &[ValueRef<'_>]) -> rusqlite::Result<()> {
+        if !self.fires {
+            return self.actions.watch(|| run(&mut self.upsert, row)).map(drop);
+        }
+        let written = row::write(self.actions.connection, self.table, row)?;
+        // What triggers change cannot be told from what foreign keys do.
+        let followed =
+            self.table.referred_by_value || !self.table.key.iter().all(KeyColumn::is_exact);
+        if written == Written::Updated && self.table.in_foreign_keys && followed {
+            self.actions.seen.set(true);
+        }
+        Ok(())
+    }
+
+    /// A trigger could not write to another table.
+    fn is_elsewhere(&self, error: &Error) -> bool {
+        self.fires && constraint::is_of_another_table(error, self.table.name())
     }
 
     /// The table refuses the row, whatever else lies in it. The others arrive.

@@ -27,6 +27,8 @@ pub(super) struct Target<'a> {
     pub(super) only_new: bool,
     /// Rows of the table are kept back, and downloaded rows replace them.
     pub(super) keeps_back: bool,
+    /// The application's triggers fire.
+    pub(super) fires: bool,
 }
 
 /// Statements for tables with rows that stay as they are.
@@ -75,7 +77,11 @@ impl<'a> Target<'a> {
         known: Known,
     ) -> rusqlite::Result<Target<'a>> {
         let (generation, guards) = (circumstances.open_generation, circumstances.guards);
-        let changed = guards || change_log::has_entries(connection, table, generation)?;
+        // Triggers may change rows that come later.
+        let fired = circumstances.fired.is_some_and(|fired| fired.reaches(table));
+        let changed = guards
+            || fired && table.uploads()
+            || change_log::has_entries(connection, table, generation)?;
         let notes_keys =
             mode == DownloadMode::Refresh && refresh::prepare(connection, table, known)?;
         Ok(Target {
@@ -88,6 +94,7 @@ impl<'a> Target<'a> {
             waiting: None,
             only_new: true,
             keeps_back: kept_back::has_any(connection, table)?,
+            fires: circumstances.fires(table),
         })
     }
 
@@ -109,6 +116,7 @@ impl<'a> Target<'a> {
             && !self.notes_keys
             && !self.notes_spellings
             && !self.keeps_back
+            && !self.fires
             && (self.was_empty || !self.table.in_foreign_keys)
     }
 

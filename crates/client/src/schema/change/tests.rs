@@ -7,6 +7,7 @@ use model::{Code, Direction, PublishedTable, Value};
 fn table(columns: &[&str], create: &str) -> PublishedTable {
     PublishedTable {
         compress: true,
+        fires: false,
         name: "t".into(),
         columns: columns.iter().map(|name| (*name).into()).collect(),
         key: vec![0],

@@ -101,6 +101,7 @@ fn purchase() -> (PublishedTable, TableDetails) {
     let kind = |kind: &Type| ColumnType::of(kind.name(), kind.oid(), false, NumericAs::Text);
     let published = PublishedTable {
         compress: true,
+        fires: false,
         name: "purchase".to_owned(),
         columns: columns.iter().map(|(name, _)| (*name).to_owned()).collect(),
         key: vec![0, 1],

@@ -122,6 +122,7 @@ mod tests {
         let columns: Vec<String> = (0..12).map(|at| format!("c{at}")).collect();
         let table = PublishedTable {
             compress: true,
+            fires: false,
             name: "t".into(),
             columns: columns.clone(),
             key: vec![0],
