@@ -60,7 +60,9 @@ impl TestDatabase {
 
     fn column_types(&self, table: &str) -> BTreeMap<String, String> {
         let text = format!(
-            "SELECT attname, CASE typtype WHEN 'd' THEN 'domain' ELSE format_type(t.oid, NULL) END
+            "SELECT attname,
+             CASE WHEN typtype = 'd' AND typbasetype = 'boolean'::regtype THEN 'truth'
+                WHEN typtype = 'd' THEN 'domain' ELSE format_type(t.oid, NULL) END
              FROM pg_attribute a JOIN pg_type t ON t.oid = atttypid
              WHERE attrelid = {}::regclass AND attnum > 0 AND NOT attisdropped",
             literal(table)
@@ -75,6 +77,9 @@ impl TestDatabase {
 enum Kind {
     Integer,
     Boolean,
+    /// Text as SQL casts it: of a domain over booleans `true` or `false`, of a char no blanks at
+    /// its end.
+    Cast,
     Real,
     /// INTEGER where it is whole, else REAL.
     Numeric,
@@ -89,6 +94,7 @@ impl Kind {
         match type_name {
             "smallint" | "integer" | "bigint" => Kind::Integer,
             "boolean" => Kind::Boolean,
+            "truth" | "character" => Kind::Cast,
             "real" | "double precision" => Kind::Real,
             "numeric" => match column.declared.as_str() {
                 "TEXT" => Kind::Text,
@@ -105,8 +111,9 @@ impl Kind {
     fn expression(self, column: &str) -> String {
         match self {
             Kind::Boolean => format!("{column}::int"),
+            Kind::Cast => format!("'''' || {column}::text || ''''"),
             Kind::Bytes => format!("'x''' || encode({column}, 'hex') || ''''"),
-            // Unlike a cast, the output function keeps the blanks of a char(n).
+            // Unlike a cast, the output function shows what the database stores.
             Kind::Text => format!(
                 "CASE WHEN {column} IS NOT NULL THEN '''' || format('%s', {column}) || '''' END"
             ),
