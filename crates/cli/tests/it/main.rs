@@ -17,6 +17,7 @@ mod remotes;
 mod report;
 mod rows;
 mod schema;
+mod schemas;
 mod server;
 mod synchronize;
 mod twin;
