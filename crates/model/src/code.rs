@@ -468,7 +468,7 @@ codes! {
     7002 RowRefused Remote false "change the value, then synchronize again";
     /// The row refers to a row that does not exist, or other rows refer to the deleted row.
     7003 RowReferences Remote false "the other row was deleted in the meantime, or never arrived";
-    /// A trigger of the consolidated database refused the row.
+    /// A trigger of the consolidated database refused the row, or row-level security hides it.
     7004 RowVetoed Remote false "the message is the trigger's";
     /// The consolidated database was restored to an earlier state that lacks this row.
     7005 RowLostByRestore Operator false "enter the row again if it is still wanted";

@@ -1,7 +1,8 @@
 //! Which errors of PostgreSQL are the fault of a row, and which are not.
 
 use super::PROGRAM;
-use harness::{World, count, sql};
+use harness::postgres::SUPERUSER;
+use harness::{World, count, query, sql};
 
 const DOC: &str = "CREATE TABLE doc (id text PRIMARY KEY, body json, n int);
     CREATE TABLE audit (id text PRIMARY KEY);
@@ -167,5 +168,82 @@ fn a_row_that_is_ignored_is_told_by_what_may_have_ignored_it() {
     sql(&remote, "INSERT INTO doc VALUES ('ignored too', '{}', 50)");
     assert_eq!(world.sync("ann", &server)["rejected"], 1);
     assert_eq!(told("a trigger ignored the row"), 1);
+    world.assert_converged(&["ann"]);
+}
+
+const CASES: &str =
+    "CREATE TABLE file (id int PRIMARY KEY, owner text, body text, tag text UNIQUE);
+    ALTER TABLE file ENABLE ROW LEVEL SECURITY;
+    ALTER TABLE file FORCE ROW LEVEL SECURITY;
+    CREATE POLICY own ON file USING (owner = 'ann');
+    INSERT INTO file SELECT i, 'ann', 'old', i::text FROM generate_series(1, 9) AS i;";
+
+// An edit of a row that somebody else has by now was a conflict with a row that was deleted.
+#[test]
+fn an_edit_of_a_row_that_a_policy_hides_by_now_is_rejected_with_that_reason() {
+    let model = |lines: &str| format!("script_version = \"v1\"\n[table.file]\n{lines}\n");
+    for rule in ["consolidated_wins", "remote_wins", "merge"] {
+        for partition in ["", "partition = \"owner = {u.owner}\""] {
+            let world = World::on_postgres(PROGRAM, CASES);
+            let lines = model(&format!("conflict = \"{rule}\"\n{partition}"));
+            std::fs::write(world.path("model.toml"), lines).unwrap();
+            world.syncline.ok(&["deploy"]);
+            world.add_user_with("ann", &["owner=ann"]);
+            let server = world.serve();
+            world.sync("ann", &server);
+            let remote = world.remote("ann");
+            let superuser = world.database().as_role(SUPERUSER);
+            superuser.sql(
+                "UPDATE file SET owner = 'bob' WHERE id <= 4; DELETE FROM file WHERE id IN (5, 6)",
+            );
+            sql(
+                &remote,
+                "UPDATE file SET body = 'new' WHERE id IN (1, 2, 5, 7);
+                 DELETE FROM file WHERE id IN (3, 6); UPDATE file SET owner = 'ann' WHERE id = 4;
+                 UPDATE file SET body = 'mine' WHERE id = 4",
+            );
+            let told = world.sync("ann", &server);
+            assert_eq!((&told["rejected"], &told["conflicts"]), (&4.into(), &1.into()), "{told}");
+            let rejects =
+                query(&remote, "SELECT key, code, message FROM syncline_reject ORDER BY key");
+            let expected = [1, 2, 3, 4].map(|id| {
+                let why = "'row-level security hides the row'".to_owned();
+                vec![format!("'{{\"id\":{id}}}'"), "7004".to_owned(), why]
+            });
+            assert_eq!(rejects, expected, "{rule} {partition}");
+            assert_eq!(superuser.count("SELECT count(*) FROM file WHERE owner = 'bob'"), 4);
+            let gone = i64::from(rule == "consolidated_wins");
+            assert_eq!(
+                superuser.count("SELECT count(*) FROM file WHERE id = 5"),
+                1 - gone,
+                "{rule} {partition}"
+            );
+            world.sync("ann", &server);
+            world.assert_converged(&["ann"]);
+        }
+    }
+}
+
+// Whether the row is there cannot be found out where the policy lets no row in.
+#[test]
+fn where_it_cannot_be_told_an_edit_is_rejected_too() {
+    let world = World::on_postgres(PROGRAM, CASES);
+    world.add_user("ann");
+    let server = world.serve();
+    world.sync("ann", &server);
+    let superuser = world.database().as_role(SUPERUSER);
+    superuser.sql(
+        "UPDATE file SET owner = 'bob' WHERE id = 1; DELETE FROM file WHERE id = 2;
+         DROP POLICY own ON file;
+         CREATE POLICY seen ON file FOR SELECT USING (owner = 'ann');
+         CREATE POLICY changed ON file FOR UPDATE USING (owner = 'ann')",
+    );
+    sql(&world.remote("ann"), "UPDATE file SET body = 'new' WHERE id IN (1, 2, 3)");
+    let told = world.sync("ann", &server);
+    assert_eq!((&told["rejected"], &told["conflicts"]), (&2.into(), &0.into()), "{told}");
+    let reason = "SELECT DISTINCT message FROM syncline_reject";
+    let expected = "'the row is gone, or row-level security hides it'";
+    assert_eq!(query(&world.remote("ann"), reason), [[expected]]);
+    world.sync("ann", &server);
     world.assert_converged(&["ann"]);
 }

@@ -8,6 +8,7 @@ pub(super) mod conflict;
 pub(in crate::postgres) mod constraint_cycle;
 pub(in crate::postgres) mod group;
 mod halves;
+mod hidden;
 pub(super) mod lookup;
 pub(super) mod misspelled;
 mod own;

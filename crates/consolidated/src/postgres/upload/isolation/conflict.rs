@@ -5,6 +5,7 @@
 //! changed (S7).
 
 use crate::postgres::upload::isolation::group::{Group, Images, Rows};
+use crate::postgres::upload::isolation::hidden;
 use crate::postgres::upload::isolation::state::{Isolation, Ran};
 use crate::postgres::upload::made;
 use crate::postgres::upload::row_fault::RowFault;
@@ -51,10 +52,16 @@ fn decide(isolation: &mut Isolation<'_, '_>, group: Group, now: Images) -> Resul
     let Group { table, change, rows } = group;
     let published = &isolation.table(table).deployed.published;
     let ground = Ground::look(isolation, table, change, &rows, now)?;
+    let is_missing = |key: &[u8]| !ground.now.contains_key(key) && !ground.beyond.contains(key);
+    let hidden = hidden::among(isolation, (table, change), &rows, &is_missing)?;
     let (mut conflicts, mut vetoed) = (Vec::new(), Vec::new());
     for bytes in rows {
         let row = isolation.read(table, change, &bytes)?;
         let key = row.key(published, table).1;
+        if let Some(reason) = hidden.get(&key) {
+            isolation.reject(table, change, &bytes, reason.clone())?;
+            continue;
+        }
         match ground.found(&key).verdict(&row)? {
             Verdict::Same => isolation.echo(table, change, &[bytes])?,
             Verdict::Conflict => conflicts.push(bytes),

@@ -44,6 +44,8 @@ pub(in crate::postgres) struct Isolation<'l, 'a> {
     details_logged: u32,
     /// What may keep rows out of a table without a word.
     pub(in crate::postgres) silent: HashMap<usize, Vec<&'static str>>,
+    /// Whether policies may hide rows of a table.
+    pub(super) policies: HashMap<usize, bool>,
 }
 
 const UNDO: &str = "ROLLBACK TO SAVEPOINT isolated; RELEASE SAVEPOINT isolated;";
@@ -66,6 +68,7 @@ impl<'l, 'a> Isolation<'l, 'a> {
             prepared: HashSet::new(),
             details_logged: 0,
             silent: HashMap::new(),
+            policies: HashMap::new(),
         }
     }
 
