@@ -41,6 +41,9 @@ pub(crate) fn run(options: &InitOptions) -> Result<(), Failure> {
     for warning in &model.warnings {
         output::warning(warning);
     }
+    for notice in &model.notices {
+        output::line(&format!("notice: {}", output::one_line(notice)))?;
+    }
     if let Some((path, _)) = &password {
         output::line(&format!("moved the password to {}", path.display()))?;
     }

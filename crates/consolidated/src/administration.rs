@@ -27,6 +27,8 @@ pub struct InitialModel {
     pub tables: Vec<String>,
     /// What it had to leave out, and why.
     pub warnings: Vec<String>,
+    /// What the user should know.
+    pub notices: Vec<String>,
 }
 
 /// What `deploy` did, or would do.

@@ -9,14 +9,14 @@ use super::{
 use crate::connection::Administration;
 use crate::deploy::difference::{self, Difference, Installed};
 use crate::deploy::initial::{self, Candidate};
-use crate::deploy::{self, ForeignKey, Intent, Plan, Schema, TableFacts, format};
+use crate::deploy::{self, ForeignKey, Intent, Plan, Schema, TableFacts, format, numbers};
 use crate::identity::Binding;
 use crate::shape::Past;
-use crate::sql::Sql;
+use crate::sql::{self, Sql};
 use crate::sync_model::SyncModel;
 use crate::synchronization::expiry::Expiry;
 use model::{Failure, PublicationName, RemoteId, ScriptVersion, UserName};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
 type Tables<S> = BTreeMap<String, <S as Schema>::Table>;
@@ -95,7 +95,12 @@ impl<T: Steward> Administration for T {
             offered: T::Schema::is_offered(&user_tables, table),
         });
         let find = |name: &str| T::Schema::find(&user_tables, name).map(|(name, _)| name.clone());
-        initial::model(candidates.collect(), &find, wanted, download_only)
+        let mut model = initial::model(candidates.collect(), &find, wanted, download_only)?;
+        if !download_only {
+            let tables = model.tables.iter().map(String::as_str);
+            model.notices.extend(numbers::notice(&user_tables, tables));
+        }
+        Ok(model)
     }
 
     fn deploy(&mut self, models: &[SyncModel], dry_run: bool) -> Result<Deployment, Failure> {
@@ -104,6 +109,7 @@ impl<T: Steward> Administration for T {
         if let Some(doubt) = self.doubts(&mut plan)?.into_iter().next() {
             return Err(doubt.refusal);
         }
+        plan.notices.extend(numbers_of_new(self, &user_tables, &plan)?);
         let statements =
             self.realize(&Intent { user_tables: &user_tables, models }, &mut plan, dry_run)?;
         Ok(Deployment { statements, notices: plan.notices })
@@ -239,6 +245,24 @@ impl<T: Steward> Administration for T {
 }
 
 /// Why a model to start from leaves a table out.
+/// Tells once of tables that are numbered: with the deployment that publishes them first.
+fn numbers_of_new<T: Steward>(
+    steward: &mut T,
+    user_tables: &Tables<T::Schema>,
+    plan: &Plan<T::Schema>,
+) -> Result<Option<String>, Failure> {
+    let known = match format::is_known(steward)? {
+        true => {
+            steward.bookkeep("list the tables", "SELECT table_name FROM {}syncline_table", &[])?
+        }
+        false => Vec::new(),
+    };
+    let known: BTreeSet<String> = known.iter().map(|row| sql::text(row, 0)).collect();
+    let uploaded = plan.tables().filter(|table| table.published.direction.uploads());
+    let new = uploaded.map(|it| it.published.name.as_str()).filter(|name| !known.contains(*name));
+    Ok(numbers::notice(user_tables, new))
+}
+
 fn initial_refusal<S: Schema>(name: &str, table: &S::Table) -> Option<Failure> {
     let too_wide = || deploy::too_wide(name, table.stored_columns().len());
     S::unsupported(table).or_else(|| S::initial_refusal(table)).or_else(too_wide)

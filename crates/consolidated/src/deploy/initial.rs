@@ -110,7 +110,7 @@ pub(crate) fn model(
     }
     match tables.is_empty() {
         true => Err(no_table(&refused)),
-        false => Ok(InitialModel { toml, tables, warnings }),
+        false => Ok(InitialModel { toml, tables, warnings, notices: Vec::new() }),
     }
 }
 

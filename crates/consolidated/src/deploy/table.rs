@@ -14,6 +14,9 @@ pub(crate) trait TableFacts: Clone {
 
     fn foreign_keys(&self) -> &[ForeignKey];
 
+    /// Whether an insert at the center or at a remote that does not name the key gets a number.
+    fn key_is_number(&self) -> bool;
+
     /// Whether an index begins with these columns, in any order.
     fn finds_by(&self, columns: &[&str]) -> bool;
 

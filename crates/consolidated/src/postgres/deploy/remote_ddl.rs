@@ -23,6 +23,12 @@ pub(in crate::postgres) fn create(
         .zip(types)
         .filter_map(|(name, kind)| Some(definition(table, table.column(name)?, kind)))
         .collect();
+    notices.extend(
+        columns
+            .iter()
+            .zip(types)
+            .filter_map(|(name, kind)| without_default(table, table.column(name)?, kind)),
+    );
     parts.push(format!("PRIMARY KEY ({})", idents("", &table.key)));
     let mut indexes = Vec::new();
     for index in &table.indexes {
@@ -73,6 +79,23 @@ fn definition(table: &UserTable, column: &UserColumn, kind: &ColumnType) -> Stri
         text.push_str(&format!(" DEFAULT {default}"));
     }
     text
+}
+
+/// A notice about a column that the database fills, and remotes do not.
+fn without_default(table: &UserTable, column: &UserColumn, kind: &ColumnType) -> Option<String> {
+    let default = column.default.as_deref();
+    let is_filled = column.is_numbered() || default.is_some();
+    let crosses = default.is_some_and(|default| value(default, kind).is_some())
+        // An integer as the whole key is the rowid.
+        || table.key.as_slice() == [column.name.clone()] && declared_type(kind) == "INTEGER";
+    (column.not_null && is_filled && !column.generated && !crosses).then(|| {
+        format!(
+            "the default of column {} of {} is left out at remotes: what inserts rows there has to \
+             give the column a value, because it takes no NULL",
+            column.name,
+            table.published_name()
+        )
+    })
 }
 
 /// The type whose affinity keeps every value of `kind` as it is.

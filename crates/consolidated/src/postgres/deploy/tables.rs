@@ -154,6 +154,14 @@ impl TableFacts for UserTable {
         &self.foreign_keys
     }
 
+    /// A single integer is the rowid at remotes.
+    fn key_is_number(&self) -> bool {
+        let [key] = self.key.as_slice() else { return false };
+        self.column(key).is_some_and(|column| {
+            column.is_numbered() || ["smallint", "integer", "bigint"].contains(&&*column.cast)
+        })
+    }
+
     fn finds_by(&self, columns: &[&str]) -> bool {
         let leads = |names: &[Option<String>]| {
             columns
@@ -200,6 +208,12 @@ impl ColumnFacts for UserColumn {
 }
 
 impl UserColumn {
+    /// The next number of a sequence, where an insert names no other.
+    pub(in crate::postgres) fn is_numbered(&self) -> bool {
+        let default = self.default.as_deref();
+        !self.identity.is_empty() || default.is_some_and(|default| default.starts_with("nextval("))
+    }
+
     /// The database computes the value of an identity column unless it is set otherwise.
     pub(in crate::postgres) fn always_identity(&self) -> bool {
         self.identity == "a"

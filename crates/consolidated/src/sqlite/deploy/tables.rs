@@ -96,6 +96,10 @@ impl TableFacts for UserTable {
         &self.foreign_keys
     }
 
+    fn key_is_number(&self) -> bool {
+        self.rowid_key().is_some()
+    }
+
     fn finds_by(&self, columns: &[&str]) -> bool {
         let begins = |index: &[String]| {
             index.len() >= columns.len()
