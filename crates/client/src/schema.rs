@@ -36,7 +36,7 @@ use rusqlite::{Connection, OptionalExtension};
 pub(crate) use stored_table::stored_tables;
 
 /// The layout of the tables above.
-const FORMAT_VERSION: i64 = 3;
+const FORMAT_VERSION: i64 = 4;
 
 /// True when the file holds our tables. Refuses those of another layout, before anything else of
 /// them is read (trap 18).

@@ -211,13 +211,20 @@ impl Site {
         while let Some(bytes) = frames.take().unwrap() {
             decoder.push(&bytes);
         }
-        let mut lines = Vec::new();
+        let (mut lines, mut again) = (Vec::new(), Vec::new());
         while let Some(frame) = decoder.next_frame().unwrap() {
-            if let Some(Message::Rows(rows)) = Message::decode(frame).unwrap() {
-                lines.extend(describe(&tables[usize::from(rows.table)].published, &rows));
+            match Message::decode(frame).unwrap() {
+                Some(Message::Rows(rows)) => {
+                    lines.extend(describe(&tables[usize::from(rows.table)].published, &rows));
+                }
+                Some(Message::EnteredAgain(keys)) => {
+                    again.extend(describe_keys(&tables[usize::from(keys.table)], &keys.keys));
+                }
+                _ => {}
             }
         }
         assert_eq!(lines.len() as u64, rows);
+        lines.append(&mut again);
         assert_eq!((frames.rows_done(), frames.rows_total()), (rows, rows));
         lines
     }
@@ -245,6 +252,16 @@ impl Site {
         let uploads = Uploads::Next;
         Incoming { tables, modes, messages: Vec::new(), restored: false, uploads, site: self }
     }
+}
+
+/// The keys of rows that were entered again, one line each.
+fn describe_keys(table: &RemoteTable, keys: &[u8]) -> Vec<String> {
+    let (mut reader, mut lines) = (RowReader::new(keys), Vec::new());
+    while !reader.is_at_end() {
+        let key = table.key.iter().map(|_| reader.value().unwrap().display());
+        lines.push(format!("again {} ({})", table.name(), crate::sql::list(key)));
+    }
+    lines
 }
 
 /// The rows of a query, one line each.

@@ -15,7 +15,8 @@ use crate::schema::RemoteTable;
 pub(crate) use frames::UploadFrames;
 use model::{Code, Failure, Spill, Spills};
 use protocol::{
-    Capabilities, Compression, Compressor, Message, Operation, RowsFrame, UploadBegin, UploadEnd,
+    Capabilities, Compression, Compressor, EnteredAgain, Message, Operation, RowsFrame,
+    UploadBegin, UploadEnd,
 };
 use rusqlite::Connection;
 use std::ops::ControlFlow::{Break, Continue};
@@ -25,6 +26,8 @@ use std::sync::Arc;
 const FRAME_BYTES: usize = 256 * 1024;
 /// … or this many rows.
 const FRAME_ROWS: u32 = 10_000;
+/// A frame of keys is full at this many bytes.
+const AGAIN_BYTES: usize = 32 * 1024;
 
 /// An upload, ready to be sent.
 #[derive(Debug)]
@@ -113,19 +116,20 @@ struct Collector<'a> {
 }
 
 impl Collector<'_> {
-    /// The frames of one table: inserts, updates, deletes; none if the upload is too
-    /// large with them.
+    /// The frames of one table: inserts, updates, deletes, and which updates are new rows; none if
+    /// the upload is too large with them.
     fn table(
         &mut self,
         source: &Source<'_>,
         table: &RemoteTable,
-    ) -> Result<Option<[Spill; 3]>, Failure> {
+    ) -> Result<Option<[Spill; 4]>, Failure> {
         let Source { connection, frozen, open } = source;
         let operations = [Operation::Insert, Operation::Update, Operation::Delete];
         let compression = self.limits.compression.filter(|_| table.published.compress);
         let limits = Limits { compression, ..self.limits };
         let new = |operation| Framing::new(table, operation, limits, self.spills);
         let mut batches = operations.map(new);
+        let mut again = Again { table, keys: Vec::new(), frames: self.spills.open() };
         let bytes_max = self.limits.bytes_max;
         let reading = Reading { generation: frozen.generation, newer: Some(*open) };
         let is_too_much = |bytes: u64| bytes_max.is_some_and(|max| bytes > max);
@@ -140,6 +144,9 @@ impl Collector<'_> {
             }
             self.rows += 1;
             self.bytes += bytes;
+            if entry.again && operation == Some(Operation::Update) {
+                self.bytes += again.add(entry)?;
+            }
             if is_too_much(self.bytes) {
                 return Ok(Break(()));
             }
@@ -156,7 +163,36 @@ impl Collector<'_> {
             let change = batch.flush(&mut self.compressor)?;
             self.bytes = self.bytes.saturating_add_signed(change);
         }
-        Ok((!is_too_much(self.bytes)).then(|| batches.map(|batch| batch.frames)))
+        self.bytes += again.flush()?;
+        let [inserts, updates, deletes] = batches.map(|batch| batch.frames);
+        Ok((!is_too_much(self.bytes)).then_some([inserts, updates, deletes, again.frames]))
+    }
+}
+
+/// Keys of one table whose rows were entered again, on their way into frames.
+struct Again<'a> {
+    table: &'a RemoteTable,
+    keys: Vec<u8>,
+    frames: Spill,
+}
+
+impl Again<'_> {
+    /// Adds one row. Returns the size of the frame that is full with it, else 0.
+    fn add(&mut self, entry: &Entry<'_>) -> Result<u64, Failure> {
+        images::write_key(self.table, entry, &mut self.keys).map_err(explain)?;
+        if self.keys.len() < AGAIN_BYTES { Ok(0) } else { self.flush() }
+    }
+
+    /// Ends the frame and returns its size.
+    fn flush(&mut self) -> Result<u64, Failure> {
+        if self.keys.is_empty() {
+            return Ok(0);
+        }
+        let (table, keys) = (self.table.position, std::mem::take(&mut self.keys));
+        let frame = Message::EnteredAgain(EnteredAgain { table, keys }).to_frame()?;
+        let bytes = frame.len() as u64;
+        self.frames.append(frame)?;
+        Ok(bytes)
     }
 }
 

@@ -40,6 +40,7 @@ pub use crate::administration::{
 pub use crate::deploy::difference::{Difference, Disagreement};
 pub use crate::serving::cancellation::Cancellation;
 pub use crate::upload::echo::Echo;
+pub use crate::upload::entered_again::EnteredAgain;
 pub use connection::backend::{
     ServeLock, administer, administer_on, open_reader, open_writer, writers_max,
 };

@@ -13,6 +13,7 @@ use crate::identity::Binding;
 use crate::script::Parameter;
 use crate::shape::LeftOut;
 use crate::upload::echo::Echo;
+use crate::upload::entered_again::EnteredAgain;
 use change::RowSource;
 use expiry::Expiry;
 use model::{
@@ -258,6 +259,8 @@ pub struct UploadRequest<'a> {
     pub marks: &'a [TableMark],
     /// The rows.
     pub batches: RowSource<'a>,
+    /// Which of the updates are new rows; none where there are none.
+    pub entered_again: Option<&'a EnteredAgain>,
     /// Rows of which not every value finds a column; filled while the rows are read.
     pub left_out: Option<&'a LeftOut>,
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod changed_columns;
 pub(crate) mod echo;
+pub(crate) mod entered_again;
 pub(crate) mod halving;
 pub(crate) mod lost_inserts;
 pub(crate) mod owed_rows;

@@ -479,7 +479,9 @@ codes! {
     /// Another row with this key was at the consolidated database before this new one: somebody
     /// else has given a row the same key. The row there stays; the rule of the table may have
     /// filled its empty columns. The row is kept in the reject table as it was here, and the remote
-    /// has the other one. Rows that were entered for it are rejected too (E7008).
+    /// has the other one. Rows that were entered for it are rejected too (E7008). A row that was
+    /// deleted and entered again at its remote is a new row too; if it was deleted at the
+    /// consolidated database in the meantime and stays so, the message says that.
     7007 RowKeyTaken Remote false "enter the row again with another key; UUIDs never meet";
     /// The row refers to a new row that was rejected because another row has its key (E7007). It
     /// would have become part of that other row. The row is kept in the reject table.

@@ -15,7 +15,7 @@
 //! | 7 | UploadCommitted | server | | 129 | Position | server |
 //! | 16 | Rows, compressed ([`crate::PackedRows`]) | both | | 17 | Verify | client |
 //! | 15 | Acknowledgement | client | | 18 | Verified | server |
-//! | | | | | 130.. | optional: skipped when unknown | |
+//! | 131 | EnteredAgain | client | | 130, 132.. | optional: skipped when unknown | |
 
 mod acknowledgement;
 mod capabilities;
@@ -44,7 +44,7 @@ pub use hello::{
 pub use new_password::NewPassword;
 pub use parameters::Parameters;
 pub use rows::{Operation, RowsFrame};
-pub use upload::{UploadBegin, UploadCommitted, UploadEnd};
+pub use upload::{EnteredAgain, UploadBegin, UploadCommitted, UploadEnd};
 pub use verify::{SUMS_MAX, TableQuestion, Verified, Verify, Wanted};
 pub use welcome::{Authentication, RenamedTable, SchemaChange, UploadState, WaitingTable, Welcome};
 
@@ -62,6 +62,9 @@ const DEPTH_MAX: usize = 32;
 /// The frame type of [`Message::Position`].
 const POSITION_TYPE: u8 = 129;
 
+/// The frame type of [`Message::EnteredAgain`].
+const ENTERED_AGAIN_TYPE: u8 = 131;
+
 /// Everything that either side can say.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Message {
@@ -75,6 +78,8 @@ pub enum Message {
     UploadBegin(UploadBegin),
     /// Rows of one table.
     Rows(RowsFrame),
+    /// Some of its updates are new rows.
+    EnteredAgain(EnteredAgain),
     /// The upload is complete.
     UploadEnd(UploadEnd),
     /// The upload is durable at the consolidated database.
@@ -132,6 +137,7 @@ impl Message {
             Message::Verified(body) => write_body(out, 18, body),
             Message::Heartbeat => write_header(out, Message::OPTIONAL_TYPES, 0),
             Message::Position(body) => write_body(out, POSITION_TYPE, body),
+            Message::EnteredAgain(body) => write_body(out, ENTERED_AGAIN_TYPE, body),
         }
     }
 
@@ -175,6 +181,7 @@ impl Message {
             18 => Message::Verified(read_body(payload)?),
             Message::OPTIONAL_TYPES => Message::Heartbeat,
             POSITION_TYPE => Message::Position(read_body(payload)?),
+            ENTERED_AGAIN_TYPE => Message::EnteredAgain(read_body(payload)?),
             unknown if unknown > Message::OPTIONAL_TYPES => return Ok(None),
             unknown => {
                 return Err(Failure::new(
@@ -193,6 +200,7 @@ impl Message {
             Message::SchemaChange(_) => "SchemaChange",
             Message::UploadBegin(_) => "UploadBegin",
             Message::Rows(_) => "Rows",
+            Message::EnteredAgain(_) => "EnteredAgain",
             Message::UploadEnd(_) => "UploadEnd",
             Message::UploadCommitted(_) => "UploadCommitted",
             Message::Rejects(_) => "Rejects",
@@ -271,6 +279,7 @@ mod tests {
         let messages = [
             Message::Heartbeat,
             Message::UploadEnd(UploadEnd { rows: 7 }),
+            Message::EnteredAgain(EnteredAgain { table: 1, keys: vec![4, 5] }),
             Message::Failed(Failed::from(&Failure::new(Code::ServerFull, "full").retry_after_s(3))),
             Message::Rows(RowsFrame {
                 table: 3,

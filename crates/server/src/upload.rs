@@ -1,6 +1,6 @@
 //! An upload as it arrives: checked row by row, and stored in the spill until it is complete.
 
-use consolidated::{Change, UploadedRows};
+use consolidated::{Change, EnteredAgain, UploadedRows};
 use model::{
     Code, Failure, Hold, Progress, PublishedTable, RemoteSchema, RowReader, Spill, ValueRef,
 };
@@ -17,6 +17,7 @@ pub(crate) struct UploadInProgress {
     /// Positions of tables that take no rows now.
     kept_out: Vec<u16>,
     frames: Spill,
+    entered_again: EnteredAgain,
 }
 
 /// A complete upload.
@@ -26,21 +27,31 @@ pub(crate) struct ReceivedUpload {
     pub(crate) progress: Progress,
     pub(crate) rows: u64,
     frames: Spill,
+    entered_again: EnteredAgain,
 }
 
 impl UploadInProgress {
     pub(crate) fn new(
         begin: UploadBegin,
         schema: &Arc<RemoteSchema>,
-        frames: Spill,
+        (frames, entered_again): (Spill, EnteredAgain),
         bytes_max: u64,
     ) -> Result<UploadInProgress, Failure> {
         if begin.progress < begin.previous {
             return Err(Failure::new(Code::MalformedMessage, "the progress of an upload falls"));
         }
         let schema = schema.clone();
-        let (rows, bytes) = (0, 0);
-        Ok(UploadInProgress { begin, schema, rows, bytes, bytes_max, kept_out: Vec::new(), frames })
+        let (rows, bytes, kept_out) = (0, 0, Vec::new());
+        Ok(UploadInProgress {
+            begin,
+            schema,
+            rows,
+            bytes,
+            bytes_max,
+            kept_out,
+            frames,
+            entered_again,
+        })
     }
 
     /// Refuses rows of the tables at these positions, which are not as they were deployed.
@@ -67,8 +78,25 @@ impl UploadInProgress {
         self.check(&payload)
     }
 
-    fn check(&mut self, payload: &[u8]) -> Result<(), Failure> {
-        let (table, operation, count) = RowsFrame::split(payload)?;
+    /// Notes which updates are new rows.
+    pub(crate) fn take_entered_again(
+        &mut self,
+        again: &protocol::EnteredAgain,
+    ) -> Result<(), Failure> {
+        self.count(again.keys.len())?;
+        let width = self.table(again.table)?.key.len();
+        let mut rest = again.keys.as_slice();
+        while !rest.is_empty() {
+            let after = model::skip_row(rest, width)?;
+            let key = &rest[..rest.len() - after.len()];
+            self.entered_again.add(usize::from(again.table), key)?;
+            rest = after;
+        }
+        Ok(())
+    }
+
+    /// The table at this position, of which there may be rows.
+    fn table(&self, table: u16) -> Result<&PublishedTable, Failure> {
         let kept_out = self.kept_out.contains(&table);
         let table = self.schema.tables.get(usize::from(table)).ok_or_else(|| {
             Failure::new(Code::TableNotPublished, format!("the upload names table number {table}"))
@@ -89,13 +117,23 @@ impl UploadInProgress {
             )
             .table(table.name.as_str()));
         }
-        self.bytes += payload.len() as u64;
+        Ok(table)
+    }
+
+    fn count(&mut self, bytes: usize) -> Result<(), Failure> {
+        self.bytes += bytes as u64;
         if self.bytes > self.bytes_max {
             return Err(Failure::new(
                 Code::UploadTooLarge,
                 format!("the upload has more than {} bytes", self.bytes_max),
             ));
         }
+        Ok(())
+    }
+
+    fn check(&mut self, payload: &[u8]) -> Result<(), Failure> {
+        let (table, operation, count) = RowsFrame::split(payload)?;
+        let table = self.table(table)?;
         let rows = &payload[RowsFrame::PREFIX_BYTES..];
         match operation {
             Operation::Insert | Operation::Delete => validate(rows, count, table.width())?,
@@ -105,7 +143,7 @@ impl UploadInProgress {
             }
         }
         self.rows += u64::from(count);
-        Ok(())
+        self.count(payload.len())
     }
 
     /// The upload is complete, if every row of it arrived.
@@ -127,6 +165,7 @@ impl UploadInProgress {
             progress: self.begin.progress,
             rows: self.rows,
             frames: self.frames,
+            entered_again: self.entered_again,
         })
     }
 }
@@ -187,6 +226,11 @@ fn key_differs<'a>(
 }
 
 impl ReceivedUpload {
+    /// Which of the updates are new rows.
+    pub(crate) fn entered_again(&self) -> &EnteredAgain {
+        &self.entered_again
+    }
+
     /// Shows every batch to `visit`, in the order sent.
     pub(crate) fn for_each_batch(
         &self,
@@ -241,7 +285,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let files = Arc::new(crate::files::TemporaryFiles::new(folder.path().to_owned()));
         let spills = Spills::new(files, 1 << 20, 1 << 20);
-        let mut upload = UploadInProgress::new(begin, &schema(), spills.open(), 1 << 20).unwrap();
+        let stores = (spills.open(), EnteredAgain::within(&spills));
+        let mut upload = UploadInProgress::new(begin, &schema(), stores, 1 << 20).unwrap();
         let mut rows = Vec::new();
         for (old, new) in keys {
             for value in [text("a"), *old, text("a"), *new] {
@@ -260,6 +305,29 @@ mod tests {
             })
             .unwrap();
         Ok(seen)
+    }
+
+    // A forged list does no harm.
+    #[test]
+    fn rows_that_were_entered_again_are_keys_of_a_table_of_the_upload() {
+        let mut keys = Vec::new();
+        for key in ["k", "l"] {
+            write_value(&mut keys, text(key));
+        }
+        let take = |table: u16, keys: &[u8], kept_out: Vec<u16>| {
+            let begin = UploadBegin { previous: Progress(0), progress: Progress(1) };
+            let spills = Arc::new(Spills::default());
+            let stores = (spills.open(), EnteredAgain::within(&spills));
+            let mut upload = UploadInProgress::new(begin, &schema(), stores, 6).unwrap();
+            upload.keep_out(kept_out);
+            let again = protocol::EnteredAgain { table, keys: keys.to_vec() };
+            upload.take_entered_again(&again).map_err(|failure| failure.code())
+        };
+        assert_eq!(take(0, &keys, vec![]), Ok(()));
+        assert_eq!(take(1, &keys, vec![]), Err(Code::TableNotPublished));
+        assert_eq!(take(0, &keys, vec![0]), Err(Code::Drift));
+        assert_eq!(take(0, &keys[..keys.len() - 1], vec![]), Err(Code::MalformedMessage));
+        assert_eq!(take(0, &[keys.clone(), keys].concat(), vec![]), Err(Code::UploadTooLarge));
     }
 
     /// An update with a changed key, which only a forged client sends, was counted and changed

@@ -1,6 +1,7 @@
 //! Single rows: which remotes receive them, and what becomes of those that fail.
 
 mod applications;
+mod entered_again;
 mod key_changes;
 mod latest;
 mod owed_rows;

@@ -112,7 +112,11 @@ pub(super) fn record(
                 key.push(reader.value()?.to_owned());
             }
             let (code, message) = (reject.code, &reject.message);
-            let base = base(connection, table, &key, committed).map_err(explain)?;
+            // Not to what it was before it was entered again.
+            let base = match code == Code::RowKeyTaken.number() {
+                true => Some("null".to_owned()),
+                false => base(connection, table, &key, committed).map_err(explain)?,
+            };
             let counter = Some(reject.counter);
             let reason = Reason { counter, code, message, at, base };
             let row = row_json(connection, table, &key, code, &[]).map_err(explain)?;

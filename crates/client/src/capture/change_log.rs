@@ -19,7 +19,7 @@ pub(crate) fn create(connection: &Connection, table: &RemoteTable) -> rusqlite::
     let captured = if table.large_bits() == 0 { "" } else { ", \"captured\" INTEGER NOT NULL" };
     connection.execute_batch(&format!(
         "CREATE TABLE IF NOT EXISTS {} (\"generation\" INTEGER NOT NULL, {}, \
-         \"existed\" INTEGER NOT NULL, {}{captured}, \
+         \"existed\" INTEGER NOT NULL, \"again\" INTEGER NOT NULL DEFAULT 0, {}{captured}, \
          PRIMARY KEY (\"generation\", {keys})) WITHOUT ROWID",
         table.change_sql(),
         table.our_keys_declared(),
@@ -140,7 +140,8 @@ pub(crate) fn drop_generation(
 }
 
 /// Merges the frozen generation of one table back into the open one, because it was not
-/// committed. The older base wins; large columns that only the newer entry captured had not
+/// committed. The older base wins, and its row was entered again if the newer entry says so, or
+/// that there was no row. Large columns that only the newer entry captured had not
 /// changed before, so they are the older base's too.
 pub(crate) fn merge_back(
     connection: &Connection,
@@ -166,6 +167,13 @@ pub(crate) fn merge_back(
             [frozen, open],
         )?;
     }
+    connection.execute(
+        &format!(
+            "UPDATE {change} SET \"again\" = 1 WHERE \"generation\" = ?1 AND \"existed\" = 1 \
+             AND EXISTS (SELECT 1 {newer} AND (n.\"again\" OR NOT n.\"existed\"))"
+        ),
+        [frozen, open],
+    )?;
     connection.execute(
         &format!(
             "DELETE FROM {change} WHERE \"generation\" = ?2 AND EXISTS \

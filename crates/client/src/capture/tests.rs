@@ -46,8 +46,63 @@ fn plain_changes_are_captured_as_their_net_effect() {
             "update t (1, 'a', 10) -> (1, 'a', 1)",
             "delete t (2, 'b', 20)",
             "update t (3, 'c', 30) -> (3, 'x', 5)",
+            "again t (3)",
         ],
     );
+}
+
+// S5: where such a row loses, its user is told.
+#[test]
+fn a_row_that_is_entered_again_is_marked() {
+    let (new, marked) = ("update t (1, 'a', 10) -> (1, 'n', 0)", "again t (1)");
+    for verb in ["INSERT", "INSERT OR REPLACE", "INSERT OR IGNORE", "REPLACE"] {
+        let changes = format!("DELETE FROM t WHERE id = 1; {verb} INTO t VALUES (1, 'n', 0)");
+        check(T, &changes, &[new, marked]);
+    }
+    // In steps, by a key that SQLite gives, by an upsert, and by a move.
+    let steps = "UPDATE t SET v = 5; DELETE FROM t; INSERT INTO t VALUES (1, 'm', 1);
+        DELETE FROM t; INSERT INTO t(u, v) VALUES ('n', 0) ON CONFLICT DO UPDATE SET v = 9";
+    let rest = ["delete t (2, 'b', 20)", "delete t (3, 'c', 30)"];
+    check(T, steps, &[&[new, marked], &rest[..]].concat());
+    let moved = "DELETE FROM t WHERE id = 1; INSERT INTO t VALUES (8, 'n', 0);
+        UPDATE t SET id = 1 WHERE id = 8";
+    check(T, moved, &[new, marked]);
+    let two = "CREATE TABLE t(a TEXT, b INT, v TEXT, PRIMARY KEY (b, a)) WITHOUT ROWID;
+        INSERT INTO t VALUES ('x', 1, 'old')";
+    let changes = "DELETE FROM t; INSERT INTO t VALUES ('x', 1, 'new')";
+    check(two, changes, &["update t ('x', 1, 'old') -> ('x', 1, 'new')", "again t (1, 'x')"]);
+}
+
+#[test]
+fn a_row_that_was_never_gone_is_not_marked() {
+    let changed = ["update t (1, 'a', 10) -> (1, 'a', 0)"];
+    for changes in [
+        "UPDATE t SET v = 0 WHERE id = 1",
+        "INSERT OR REPLACE INTO t VALUES (1, 'a', 0)",
+        "INSERT INTO t VALUES (1, 'a', 0) ON CONFLICT DO UPDATE SET v = excluded.v",
+        "UPDATE OR REPLACE t SET v = 0 WHERE id = 1; INSERT OR IGNORE INTO t VALUES (1, 'z', 9)",
+        "UPDATE t SET v = 1 WHERE id = 1; REPLACE INTO t VALUES (1, 'a', 0)",
+    ] {
+        check(T, changes, &changed);
+    }
+    check(T, "DELETE FROM t WHERE id = 1; INSERT INTO t VALUES (1, 'a', 10)", &[]);
+    let gone = "DELETE FROM t WHERE id = 1; INSERT INTO t VALUES (1, 'n', 0); DELETE FROM t
+        WHERE id = 1";
+    check(T, gone, &["delete t (1, 'a', 10)"]);
+}
+
+// Trap 6: the upload with the delete may have been committed, or not.
+#[test]
+fn a_row_that_is_entered_again_while_its_delete_is_under_way_is_marked_where_that_is_undone() {
+    let mut site = Site::new(T);
+    site.write("DELETE FROM t WHERE id = 1");
+    let frozen = site.freeze().frozen.unwrap();
+    site.write("INSERT INTO t VALUES (1, 'n', 0)");
+    assert_eq!(site.frozen_upload(), ["delete t (1, 'a', 10)"]);
+    let tables = site.tables();
+    let open = crate::progress::state::State::read(&site.remote.connection).unwrap();
+    progress::merge_back(&site.remote.connection, &tables, frozen, open.open_generation).unwrap();
+    assert_eq!(site.upload(), ["update t (1, 'a', 10) -> (1, 'n', 0)", "again t (1)"]);
 }
 
 #[test]
@@ -215,7 +270,7 @@ fn keys_are_equal_where_the_table_says_so() {
         nocase,
         "DELETE FROM t; INSERT INTO t VALUES ('Ab', 3), ('b', 4);
          UPDATE t SET k = 'B' WHERE k = 'b'",
-        &["update t ('Ab', 1) -> ('Ab', 3)", "insert t ('B', 4)"],
+        &["update t ('Ab', 1) -> ('Ab', 3)", "again t ('Ab')", "insert t ('B', 4)"],
     );
     // A value that differs only in case is a change, whatever the column's collation.
     let value = "CREATE TABLE t(k INTEGER PRIMARY KEY, v TEXT COLLATE NOCASE);
@@ -288,7 +343,10 @@ fn a_trigger_that_stamps_rows_does_not_disturb_the_base() {
             site.write_as(writer, "DELETE FROM t WHERE id = 1");
             assert_eq!(
                 site.upload(),
-                [format!("update t ({one}, 'newer', 1) -> ({one}, 'undead', 1)")]
+                [
+                    format!("update t ({one}, 'newer', 1) -> ({one}, 'undead', 1)"),
+                    format!("again t ({one})"),
+                ]
             );
         }
     }
@@ -438,6 +496,7 @@ fn changes_after_the_freeze_do_not_alter_what_is_on_its_way() {
             "insert t (2, 1, <0 bytes>, '', 'again')",
             "update t (3, 30, <1 bytes>, 'new', 'c') -> (3, 0, NULL, NULL, 'again, too')",
             "delete t (1, 10, <2 bytes>, 'long', 'x')",
+            "again t (3)",
         ]
     );
 }
@@ -469,6 +528,7 @@ fn what_was_not_committed_merges_with_what_came_later_under_a_new_number() {
             "update t (1, <unchanged>, <2 bytes>, <unchanged>, 'a') \
              -> (1, 10, <2 bytes>, 'long', 'y')",
             "update t (2, 20, <1 bytes>, 'text', 'b') -> (2, 1, <0 bytes>, '', 'again')",
+            "again t (2)",
         ]
     );
 }

@@ -12,7 +12,8 @@
 //! followed.
 //!
 //! Each statement ends in `ON CONFLICT DO NOTHING`, never in `INSERT OR IGNORE`: SQLite replaces
-//! the latter by the conflict rule of the statement that fired the trigger.
+//! the latter by the conflict rule of the statement that fired the trigger. The one for a new key
+//! ends in `ON CONFLICT DO UPDATE`, which marks the entry of a row that was deleted.
 
 mod create;
 
@@ -162,7 +163,7 @@ fn before_insert(table: &RemoteTable) -> Trigger {
     } else {
         table.keys_sql("NEW.")
     };
-    body.push(record_new_key(table, &new_key, &not_null(table, "NEW.")));
+    body.push(record_new_key(table, &new_key, &not_null(table, "NEW."), &mark_again(table)));
     body.extend(refuse_another_spelling(table));
     for index in unique_matches(table) {
         body.extend(record_rows(table, &index));
@@ -172,7 +173,7 @@ fn before_insert(table: &RemoteTable) -> Trigger {
 
 /// For the rare rowid that was not foreseen, such as a random one beyond the largest.
 fn after_insert(table: &RemoteTable) -> Trigger {
-    let body = vec![record_new_key(table, &table.keys_sql("NEW."), "")];
+    let body = vec![record_new_key(table, &table.keys_sql("NEW."), "", "NOTHING")];
     trigger(table, "inserted", &format!("AFTER INSERT ON {}", table.table_sql()), body)
 }
 
@@ -211,7 +212,7 @@ fn before_move(table: &RemoteTable) -> Trigger {
         guard if guard.is_empty() => moved,
         guard => format!("{guard} AND {moved}"),
     };
-    body.push(record_new_key(table, &table.keys_sql("NEW."), &guard));
+    body.push(record_new_key(table, &table.keys_sql("NEW."), &guard, &mark_again(table)));
     body.extend(refuse_another_spelling(table));
     let mut columns = key_idents(table);
     for (index, matches) in table.unique.iter().zip(unique_matches(table)) {
@@ -349,8 +350,8 @@ fn record_rows(table: &RemoteTable, condition: &str) -> Vec<String> {
     statements
 }
 
-/// Records that there was no row with this key.
-fn record_new_key(table: &RemoteTable, key: &str, guard: &str) -> String {
+/// Records that there was no row with this key, or does what is told if there is an entry.
+fn record_new_key(table: &RemoteTable, key: &str, guard: &str, on_conflict: &str) -> String {
     let (captured, zero) =
         if table.large_bits() == 0 { ("", "") } else { (", \"captured\"", ", 0") };
     let source = match guard {
@@ -359,9 +360,19 @@ fn record_new_key(table: &RemoteTable, key: &str, guard: &str) -> String {
     };
     format!(
         "INSERT INTO {}(\"generation\", {}, \"existed\"{captured}) {source} \
-         ON CONFLICT DO NOTHING",
+         ON CONFLICT DO {on_conflict}",
         table.change_sql(),
         table.our_keys_sql(""),
+    )
+}
+
+/// Marks the entry of a row that was there before and is gone now: it is entered again.
+fn mark_again(table: &RemoteTable) -> String {
+    let (change, name) = (table.change_sql(), table.table_sql());
+    format!(
+        "UPDATE SET \"again\" = 1 WHERE \"existed\" = 1 \
+         AND NOT EXISTS (SELECT 1 FROM {name} WHERE {})",
+        table.same_key(&format!("{name}."), &format!("{change}.")),
     )
 }
 

@@ -75,9 +75,11 @@ impl UploadFrames {
                 self.ahead = Some(frame.into_owned());
                 return Ok(Some(self.take_gathered()));
             }
-            // Behind the five bytes of a frame's header.
-            let (_, _, count) = RowsFrame::split(frame.get(5..).unwrap_or_default())?;
-            self.rows_done += u64::from(count);
+            // The last of the five bytes of a frame's header is its type.
+            if frame.get(4).is_some_and(|it| *it < Message::OPTIONAL_TYPES) {
+                let (_, _, count) = RowsFrame::split(frame.get(5..).unwrap_or_default())?;
+                self.rows_done += u64::from(count);
+            }
             if frame.len() > SEND_BYTES {
                 self.bytes_left = self.bytes_left.saturating_sub(frame.len() as u64);
                 return Ok(Some(frame.into_owned()));

@@ -68,6 +68,22 @@ fn write_before(
     Ok(whole)
 }
 
+/// Appends the key of a row that existed, as its old image has it.
+pub(super) fn write_key(
+    table: &RemoteTable,
+    entry: &Entry<'_>,
+    bytes: &mut Vec<u8>,
+) -> rusqlite::Result<()> {
+    for key in &table.key {
+        let value = match entry.before(key.position)? {
+            ValueRef::Absent => entry.after(key.position)?,
+            before => before,
+        };
+        write_value(bytes, value);
+    }
+    Ok(())
+}
+
 fn write_after(
     table: &RemoteTable,
     entry: &Entry<'_>,

@@ -164,6 +164,10 @@ pub(super) fn resolve(
         let undone = if link.is_lost() { Undone::Unlucky } else { Undone::RowsFailed };
         return Ok(Err(undone));
     };
+    // Rows that were entered again lose here.
+    if !lost::belonging_to(upload, record.owed())?.is_empty() {
+        return Ok(Err(Undone::RowsFailed));
+    }
     outline.count(&mut record.applied);
     Ok(Ok(record))
 }

@@ -196,7 +196,7 @@ fn referred(
         return Ok(referred);
     }
     let published = |at: usize| tables[at].published;
-    let wanted = |at: usize, change| change == Change::Insert && to(at).next().is_some();
+    let wanted = |at: usize, change| change != Change::Delete && to(at).next().is_some();
     each_row(batches, &published, wanted, |at, row| {
         let reason = lost.rejected.reason(&row.key(published(at), at))?;
         if reason.is_none_or(|(code, _)| code != Code::RowKeyTaken) {

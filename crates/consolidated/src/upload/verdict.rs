@@ -4,7 +4,8 @@
 
 use crate::sync_model::ConflictRule;
 use crate::synchronization::change::Change;
-use crate::upload::uploaded_row::UploadedRow;
+use crate::upload::entered_again::EnteredAgain;
+use crate::upload::uploaded_row::{RowId, UploadedRow};
 use model::{Code, Failure, RowReader};
 
 /// What an uploaded row that was not applied is.
@@ -109,10 +110,28 @@ pub(crate) fn agrees(row: &UploadedRow<'_>, now: Option<&[u8]>) -> bool {
     }
 }
 
+/// Why a new row is rejected that has lost something by the rule of the table: one that met another
+/// one with its key, or that was `entered_again` for one that is gone. None where it has not. `id`
+/// is what the upload calls the row.
+pub(crate) fn loses(
+    row: &UploadedRow<'_>,
+    (entered_again, id): (Option<&EnteredAgain>, &RowId),
+    (now, result): (Option<&[u8]>, Option<&[u8]>),
+    rule: &str,
+) -> Result<Option<(Code, String)>, Failure> {
+    let is_again = entered_again.map_or(Ok(false), |rows| rows.has(row, id))?;
+    if is_again && now.is_none() && result.is_none() {
+        let why = "the row was deleted at the center, and entered again here";
+        return Ok(Some((Code::RowKeyTaken, why.to_owned())));
+    }
+    let is_new = is_again || row.change == Change::Insert;
+    Ok((is_new && gives_way(row, (now, result), rule)?).then(key_is_taken))
+}
+
 /// Whether a new row that met another one with its key has lost something to it. The other one was
 /// `now` before the rule has decided, and is `result`. That need not be letter by letter what was
 /// sent where the new row has won: the database may spell it in its own way, or a trigger.
-pub(crate) fn gives_way(
+fn gives_way(
     row: &UploadedRow<'_>,
     (now, result): (Option<&[u8]>, Option<&[u8]>),
     rule: &str,

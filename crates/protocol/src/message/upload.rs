@@ -23,6 +23,17 @@ impl UploadBegin {
     }
 }
 
+/// Rows of the upload that were deleted at the remote and entered again, so that their updates are
+/// new rows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EnteredAgain {
+    /// Position of their table.
+    pub table: u16,
+    /// Their keys, one after the other: of each the key's columns as a row.
+    #[serde(with = "serde_bytes")]
+    pub keys: Vec<u8>,
+}
+
 /// The upload is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UploadEnd {

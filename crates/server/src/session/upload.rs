@@ -7,7 +7,7 @@ use crate::network::Received;
 use crate::phases::Phase;
 use crate::upload::{ReceivedUpload, UploadInProgress};
 use crate::worker::Apply;
-use consolidated::Applied;
+use consolidated::{Applied, EnteredAgain};
 use model::Failure;
 use protocol::{LastUpload, Message, Mode, UploadCommitted, UploadState};
 use std::sync::Arc;
@@ -145,7 +145,8 @@ impl Exchange<'_> {
             Some(held) => Arc::new(held.schema.clone()),
             None => self.session.schema.clone(),
         };
-        let mut upload = UploadInProgress::new(begin, &schema, frames, bytes_max)?;
+        let again = EnteredAgain::within(&self.shared.spills);
+        let mut upload = UploadInProgress::new(begin, &schema, (frames, again), bytes_max)?;
         upload.keep_out(self.kept_tables());
         loop {
             let received = self.connection.receive_into(upload.spill()).await?;
@@ -163,6 +164,7 @@ impl Exchange<'_> {
             };
             match Message::decode(frame)? {
                 None | Some(Message::Heartbeat) => {}
+                Some(Message::EnteredAgain(again)) => upload.take_entered_again(&again)?,
                 Some(Message::UploadEnd(end)) => return upload.end(end),
                 Some(other) => return Err(other.unexpected("Rows or UploadEnd")),
             }
@@ -175,7 +177,7 @@ impl Exchange<'_> {
             match self.connection.receive_skipping().await? {
                 Some(Message::UploadEnd(_)) => return Ok(()),
                 None | Some(Message::UploadBegin(_)) => self.lease.progress(),
-                Some(Message::Heartbeat) => {}
+                Some(Message::Heartbeat | Message::EnteredAgain(_)) => {}
                 Some(other) => return Err(other.unexpected("Rows or UploadEnd")),
             }
         }

@@ -290,6 +290,7 @@ fn execute(writer: &mut dyn Writer, write: &Write) -> Written {
                     Some(rows) => rows.for_each_batch(visit),
                     None => Ok(()),
                 },
+                entered_again: upload.rows.as_ref().map(ReceivedUpload::entered_again),
                 left_out: None,
             });
             Written::Applied(Box::new(result))

@@ -13,6 +13,8 @@ pub(crate) struct Entry<'a> {
     layout: Layout<'a>,
     /// The row was there before.
     pub(crate) existed: bool,
+    /// It was deleted, and entered again.
+    pub(crate) again: bool,
     /// What the row was when this generation ended, where the next one has touched it.
     newer: Option<Base>,
     /// The large columns that were captured.
@@ -26,8 +28,8 @@ struct Base {
     captured: i64,
 }
 
-/// Where the parts of an entry lie in a row of the query: existed, captured, old image; key; live
-/// row; of the newer entry likewise existed, captured, old image.
+/// Where the parts of an entry lie in a row of the query: existed, captured, again, old image; key;
+/// live row; of the newer entry likewise existed, captured, old image.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Layout<'a> {
     table: &'a RemoteTable,
@@ -40,7 +42,7 @@ pub(super) struct Layout<'a> {
 }
 
 /// Where the old image lies.
-const BASE_START: usize = 2;
+const BASE_START: usize = 3;
 
 /// What became of the row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +65,8 @@ impl<'a> Entry<'a> {
             Some(existed) => Some(Base { existed, captured: captured(layout.newer_start + 1)? }),
             None => None,
         };
-        Ok(Entry { row, layout, existed: row.get(0)?, newer, captured: captured(1)? })
+        let (existed, again) = (row.get(0)?, row.get(2)?);
+        Ok(Entry { row, layout, existed, again, newer, captured: captured(1)? })
     }
 
     /// What became of the row.
@@ -164,6 +167,7 @@ impl<'a> Layout<'a> {
         let mut columns = vec![
             "c.\"existed\"".to_owned(),
             captured.to_owned(),
+            "c.\"again\"".to_owned(),
             table.images_sql("c.", Image::Old),
             table.our_keys_sql("c."),
             table.columns_sql("t."),

@@ -90,7 +90,11 @@ fn a_row_that_was_never_uploaded_may_get_another_key() {
         "INSERT INTO t VALUES (7, 'g', 70); DELETE FROM t WHERE id = 1;
          UPDATE t SET id = 1 WHERE id = 7; INSERT INTO t VALUES (8, 'h', 80);
          UPDATE OR REPLACE t SET id = 2 WHERE id = 8",
-        &["update t (1, 'a', 10) -> (1, 'g', 70)", "update t (2, 'b', 20) -> (2, 'h', 80)"],
+        &[
+            "update t (1, 'a', 10) -> (1, 'g', 70)",
+            "again t (1)",
+            "update t (2, 'b', 20) -> (2, 'h', 80)",
+        ],
     );
     // Not while nobody knows whether its upload was committed; again once it was not.
     let mut site = Site::new(T);

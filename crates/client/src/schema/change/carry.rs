@@ -220,8 +220,8 @@ pub(super) fn carry_over(
         from.push(table.large_bits().to_string());
     }
     connection.execute_batch(&format!(
-        "INSERT INTO {change}(\"generation\", {}, \"existed\", {}) \
-         SELECT s.\"generation\", {}, s.\"existed\", {} FROM {stale} AS s;
+        "INSERT INTO {change}(\"generation\", {}, \"existed\", \"again\", {}) \
+         SELECT s.\"generation\", {}, s.\"existed\", s.\"again\", {} FROM {stale} AS s;
          DROP TABLE {stale};",
         table.our_keys_sql(""),
         list(into),

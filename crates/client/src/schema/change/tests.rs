@@ -103,6 +103,14 @@ fn new_columns_come_in_and_what_waits_is_kept() {
 }
 
 #[test]
+fn a_row_that_was_entered_again_is_still_a_new_one_with_new_columns() {
+    let mut site = site();
+    site.write("DELETE FROM t WHERE id = 1; INSERT INTO t VALUES (1, 'new', NULL)");
+    site.change_schema(&[wide()], &[], Waiting::CarriedOver(Names::Told)).unwrap();
+    assert_eq!(site.rows("SELECT key_id, again FROM syncline_change_t"), ["1, 1"]);
+}
+
+#[test]
 fn columns_that_are_published_no_more_stay_in_the_table() {
     let mut site = site();
     site.write("UPDATE t SET v = 'ONE', photo = NULL WHERE id = 1");

@@ -15,7 +15,7 @@ use crate::sqlite::values::bind;
 use crate::synchronization::change::Change;
 use crate::upload::rebase::Rebased;
 use crate::upload::uploaded_row::resolution_of;
-use crate::upload::verdict::{Found, Instead, Verdict, agrees, gives_way, key_is_taken};
+use crate::upload::verdict::{Found, Instead, Verdict, agrees, loses};
 use model::{Code, Failure};
 
 /// Resolves one row. Two sides that did the same are no conflict. `fault` is what the database said
@@ -100,11 +100,12 @@ fn dispute(
     let record = &mut attempt.record;
     record.conflict(attempt.input, turn, Images { now, result })?;
     let rule = &turn.table.conflict_rule;
-    let lost = turn.row.change == Change::Insert && gives_way(turn.row, (now, result), rule)?;
-    match agrees(turn.row, result) {
-        true => record.echo_shared(turn),
-        false if lost => record.reject(turn, key_is_taken())?,
-        false => record.owed.owe(&turn.id())?,
+    let (again, id) = (attempt.input.request.entered_again, turn.id());
+    let lost = loses(turn.row, (again, &id), (now, result), rule)?;
+    match (agrees(turn.row, result), lost) {
+        (true, _) => record.echo_shared(turn),
+        (false, Some(reason)) => record.reject(turn, reason)?,
+        (false, None) => record.owed.owe(&id)?,
     }
     Ok(RowOutcome::Done)
 }

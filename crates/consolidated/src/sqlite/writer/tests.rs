@@ -81,6 +81,7 @@ impl Site {
             marks: &[],
             batches: &|visit| visit(UploadedRows { table: 0, change, count, rows }),
             left_out: None,
+            entered_again: None,
         };
         self.writer.upload(&request).map(|it| it.rejected).map_err(|failure| failure.code())
     }

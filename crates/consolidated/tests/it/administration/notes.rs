@@ -176,6 +176,7 @@ fn what_is_kept_of_rows_counts_until_the_commit_and_is_given_back() {
             download_follows: true,
             marks: &[],
             left_out: None,
+            entered_again: None,
             batches: &|visit| {
                 // They are read for the last time when it is known which are rejected.
                 held.set(memory.used_bytes());

@@ -202,6 +202,7 @@ fn an_upload_that_does_not_follow_the_last_one_is_refused_whole() {
                 download_follows: true,
                 marks: &[],
                 left_out: None,
+                entered_again: None,
                 batches: &|_| panic!("the rows must not even be looked at"),
             })
             .unwrap_err();

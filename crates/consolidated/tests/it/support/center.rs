@@ -8,9 +8,9 @@ use model::{
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use syncline_consolidated::{
-    Applied, Change, DownloadBatch, DownloadedTable, Event, FetchRequest, Held, Identity, Reader,
-    ScriptFile, Session, SyncModel, TableMark, UploadRequest, Url, Writer, administer, open_reader,
-    open_writer,
+    Applied, Change, DownloadBatch, DownloadedTable, EnteredAgain, Event, FetchRequest, Held,
+    Identity, Reader, ScriptFile, Session, SyncModel, TableMark, UploadRequest, Url, Writer,
+    administer, open_reader, open_writer,
 };
 
 pub(crate) struct Center {
@@ -37,6 +37,8 @@ pub(crate) type Row = Vec<Value>;
 pub(crate) enum Upload {
     Insert(&'static str, Row),
     Update(&'static str, Row, Row),
+    /// The row was deleted, and entered again.
+    Again(&'static str, Row, Row),
     Delete(&'static str, Row),
 }
 
@@ -446,9 +448,20 @@ fn apply(
             Upload::Update(table, old, new) => {
                 (position(table), Change::Update, encode(&[old, new]))
             }
+            Upload::Again(table, old, new) => {
+                (position(table), Change::Update, encode(&[old, new]))
+            }
             Upload::Delete(table, old) => (position(table), Change::Delete, encode(&[old])),
         })
         .collect();
+    let mut again = EnteredAgain::within(&Default::default());
+    for row in rows {
+        if let Upload::Again(name, old, _) = row {
+            let table = position(name);
+            let key = held.tables[table].key.iter().map(|at| old[usize::from(*at)].clone());
+            again.add(table, &encode(&[&key.collect::<Vec<_>>()]))?;
+        }
+    }
     let step = i64::from(!rows.is_empty());
     let reads = std::cell::Cell::new(0);
     let applied = writer.upload(&UploadRequest {
@@ -461,6 +474,7 @@ fn apply(
         download_follows,
         marks: &marks(session, remote),
         left_out: None,
+        entered_again: Some(&again),
         batches: &|visit| {
             reads.set(reads.get() + 1);
             for (table, change, rows) in &batches {

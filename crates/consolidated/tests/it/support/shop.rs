@@ -114,7 +114,9 @@ impl Site {
     pub(crate) fn make(&mut self, changes: &[Upload]) {
         for change in changes {
             match change {
-                Upload::Insert(table, new) | Upload::Update(table, _, new) => {
+                Upload::Insert(table, new)
+                | Upload::Update(table, _, new)
+                | Upload::Again(table, _, new) => {
                     self.held.entry(table).or_default().insert(key(new), new.clone());
                 }
                 Upload::Delete(table, old) => {

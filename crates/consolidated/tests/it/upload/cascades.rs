@@ -34,12 +34,14 @@ impl Held {
                     let key = place(table, &old[..self.width(table)]);
                     self.rows.remove(&key);
                 }
-                Upload::Insert(..) | Upload::Update(..) => {}
+                Upload::Insert(..) | Upload::Update(..) | Upload::Again(..) => {}
             }
         }
         for change in changes {
             match change {
-                Upload::Insert(table, new) | Upload::Update(table, _, new) => self.put(table, new),
+                Upload::Insert(table, new)
+                | Upload::Update(table, _, new)
+                | Upload::Again(table, _, new) => self.put(table, new),
                 Upload::Delete(..) => {}
             }
         }

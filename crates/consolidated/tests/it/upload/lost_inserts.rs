@@ -1,6 +1,7 @@
 //! Two remotes give two rows the same key.
 //!
-//! What the second has entered for its own row does not become part of the row of the first.
+//! What the second has entered for its own row does not become part of the row of the first. The
+//! same holds for a row that a remote has deleted and entered again.
 
 use crate::support::center::{Backend, Center, Remote, Upload, int, text};
 
@@ -203,5 +204,87 @@ fn a_row_that_is_stored_in_other_words_has_not_lost() {
             let wanted = if rule == "\"merge\"" { "MINE-theirs" } else { "MINE-b" };
             assert_eq!(stored, wanted, "{backend:?} {rule}");
         }
+    });
+}
+
+/// Order 7 as both remotes know it.
+fn evans() -> Vec<model::Value> {
+    vec![int(7), text("Evans"), text("2026-01-01")]
+}
+
+fn again(customer: &str, changed: &str) -> Upload {
+    Upload::Again("orders", evans(), vec![int(7), text(customer), text(changed)])
+}
+
+/// A center with order 7, without its line, which a remote knows, and on which this was done since.
+fn after(backend: Backend, rule: &str, done: &str) -> (Center, Remote) {
+    let mut center = Center::on(backend, SCHEMA, &model(rule));
+    center.foreign("DELETE FROM line");
+    let mut remote = Remote::new("r");
+    center.synchronize(&mut remote, &[]);
+    center.foreign(done);
+    (center, remote)
+}
+
+const ORDER: &str = "SELECT customer AS v FROM orders WHERE id = 7";
+
+const REPLACED: &str = "UPDATE orders SET customer = 'Adams', changed = '2026-02-02' WHERE id = 7";
+
+const GONE: &str = "DELETE FROM orders WHERE id = 7";
+
+// S5: the row that lost was in the conflict at the center alone.
+#[test]
+fn a_row_that_was_entered_again_and_loses_is_told_like_a_new_one() {
+    let cases = [
+        (REPLACED, "\"consolidated_wins\"", "2026-02-03", "Adams", true),
+        (REPLACED, "\"merge\"", "2026-02-03", "Adams", true),
+        (REPLACED, "{ latest = \"changed\" }", "2026-02-01", "Adams", true),
+        (REPLACED, "{ latest = \"changed\" }", "2026-02-03", "Brown", false),
+        (REPLACED, "\"remote_wins\"", "2026-02-03", "Brown", false),
+        (GONE, "\"consolidated_wins\"", "2026-02-03", "", true),
+        (GONE, "\"merge\"", "2026-02-03", "Brown", false),
+        (GONE, "{ latest = \"changed\" }", "2026-02-03", "Brown", false),
+        (GONE, "\"remote_wins\"", "2026-02-03", "Brown", false),
+    ];
+    Backend::each(|backend| {
+        for (done, rule, changed, stays, lost) in cases {
+            let (mut center, mut remote) = after(backend, rule, done);
+            let changes = [again("Brown", changed), line("b", 7)];
+            let (applied, download) = center.synchronize(&mut remote, &changes);
+            let told = format!("{backend:?} {rule} {done}: {download:?}");
+            let (wanted, rejected) = match (lost, done) {
+                (false, _) => (vec![], 0),
+                (true, GONE) => (vec!["line 'b' E7003", "orders 7 E7007"], 2),
+                (true, _) => (vec!["line 'b' E7008", "orders 7 E7007"], 2),
+            };
+            assert_eq!((applied.conflicts, applied.rejected), (1, rejected), "{told}");
+            assert_eq!(download.told(), wanted, "{told}");
+            assert_eq!(center.list(ORDER), stays, "{told}");
+            assert_eq!(lines(&center), if lost { "" } else { "b=7" }, "{told}");
+            let kept = backend.pick("syncline_conflict", "syncline.syncline_conflict");
+            let kept = center.list(&format!("SELECT count(*) AS v FROM {kept}"));
+            assert_eq!(kept, "1", "beside the conflict: {told}");
+        }
+    });
+}
+
+// Whoever changes a row has no row of his own.
+#[test]
+fn an_edit_that_loses_and_a_row_that_meets_no_other_are_not_rejected() {
+    let update = Upload::Update("orders", evans(), vec![int(7), text("Brown"), text("2026-02-03")]);
+    Backend::each(|backend| {
+        for done in [REPLACED, GONE] {
+            let (mut center, mut remote) = after(backend, "\"consolidated_wins\"", done);
+            let (applied, download) =
+                center.synchronize(&mut remote, std::slice::from_ref(&update));
+            let told = format!("{backend:?} {done}: {download:?}");
+            assert_eq!((applied.conflicts, applied.rejected), (1, 0), "{told}");
+            assert_eq!(download.told(), Vec::<String>::new(), "{told}");
+        }
+        let nothing = "DELETE FROM remark";
+        let (mut center, mut remote) = after(backend, "\"consolidated_wins\"", nothing);
+        let (applied, _) = center.synchronize(&mut remote, &[again("Brown", "2026-02-03")]);
+        assert_eq!((applied.conflicts, applied.rejected), (0, 0), "{backend:?}");
+        assert_eq!(center.list(ORDER), "Brown", "{backend:?}");
     });
 }

@@ -439,7 +439,7 @@ fn some_changes(chance: &mut Chance, held: &mut Held, cascades: bool) -> Vec<Upl
     }
     let place = |change: &Upload| match change {
         Upload::Insert(table, _) => (*table, 0),
-        Upload::Update(table, ..) => (*table, 1),
+        Upload::Update(table, ..) | Upload::Again(table, ..) => (*table, 1),
         Upload::Delete(table, _) => (*table, 2),
     };
     changes.sort_by_key(place);

@@ -36,7 +36,9 @@ fn conflict(
     center.synchronize(&mut remote, &[]);
     center.foreign(central);
     let uploaded = match &remote_did {
-        Upload::Insert(_, new) | Upload::Update(_, _, new) => Some(new.clone()),
+        Upload::Insert(_, new) | Upload::Update(_, _, new) | Upload::Again(_, _, new) => {
+            Some(new.clone())
+        }
         Upload::Delete(..) => None,
     };
     // A new row that does not win is told.

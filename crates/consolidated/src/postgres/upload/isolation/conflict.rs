@@ -14,9 +14,7 @@ use crate::script::Event;
 use crate::synchronization::change::Change;
 use crate::upload::halving;
 use crate::upload::uploaded_row::{event_of, resolution_of};
-use crate::upload::verdict::{
-    Found, Instead, Verdict, agrees, gives_way, is_outside, key_is_taken, leads_outside,
-};
+use crate::upload::verdict::{Found, Instead, Verdict, agrees, is_outside, leads_outside, loses};
 use std::collections::HashSet;
 
 /// Resolves `group`. Two sides that did the same are no conflict.
@@ -193,13 +191,13 @@ fn settle(isolation: &mut Isolation<'_, '_>, group: Group, now: &Images) -> Resu
         let result = after.get(&key).map(Vec::as_slice);
         isolation.conflict(table, change, bytes, now, result)?;
         let rule = &isolation.table(table).deployed.conflict_rule;
-        let lost = change == Change::Insert && gives_way(&row, (now, result), rule)?;
-        match agrees(&row, result) {
-            true => isolation.echo(table, change, std::slice::from_ref(bytes))?,
-            false if lost => {
-                isolation.reject(table, change, bytes, key_is_taken())?;
-            }
-            false => isolation.owe(table, change, bytes)?,
+        let (again, id) =
+            (isolation.upload.request.entered_again, isolation.sent_id(table, change, bytes)?);
+        let lost = loses(&row, (again, &id), (now, result), rule)?;
+        match (agrees(&row, result), lost) {
+            (true, _) => isolation.echo(table, change, std::slice::from_ref(bytes))?,
+            (false, Some(reason)) => isolation.reject(table, change, bytes, reason)?,
+            (false, None) => isolation.owe(table, change, bytes)?,
         }
     }
     Ok(())
