@@ -33,7 +33,9 @@ SET quote_all_identifiers = off;
 SET xmloption = content;
 SET row_security = on;
 SELECT set_config('synchronous_commit', 'on', false)
-WHERE current_setting('synchronous_commit') = 'off';";
+WHERE current_setting('synchronous_commit') = 'off';
+SELECT set_config(name, '0', false) FROM pg_settings
+WHERE name IN ('idle_session_timeout', 'transaction_timeout') AND setting <> '0';";
 
 /// What a synchronization needs besides: rows are found by an index.
 ///
@@ -95,14 +97,14 @@ impl Role {
     /// user may end the program.
     fn waits(self, timeouts: &Timeouts) -> String {
         let (statement, lock) = (timeouts.statement.as_millis(), timeouts.lock.as_millis());
-        let idle = Some(self.idle_in_transaction(timeouts).as_millis());
+        let idle = self.idle_in_transaction(timeouts).as_millis();
         let limits = match self {
-            Role::Administer => [None, Some(5_000), idle],
-            Role::Read | Role::Apply => [Some(statement), Some(lock), idle],
+            Role::Administer => [0, 5_000, idle],
+            Role::Read | Role::Apply => [statement, lock, idle],
         };
         let names = ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"];
         let set = names.iter().zip(limits);
-        set.filter_map(|(name, limit)| Some(format!("SET {name} = {};", limit?))).collect()
+        set.map(|(name, limit)| format!("SET {name} = {limit};")).collect()
     }
 
     /// After so long a silence the database ends a transaction.

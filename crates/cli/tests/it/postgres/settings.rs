@@ -52,6 +52,26 @@ fn what_is_set_for_the_database_does_not_change_what_is_synchronized() {
     world.assert_converged(&["ann"]);
 }
 
+// What deploys may take its time.
+#[test]
+fn a_timeout_of_the_database_does_not_end_a_deployment() {
+    let database = Cluster::shared().database();
+    database.sql(ITEM);
+    let name = database.name.clone();
+    database.sql(&format!("ALTER DATABASE {name} SET statement_timeout = '500ms'"));
+    let world = World::on_database(PROGRAM, database.clone());
+    world.syncline.ok(&["init", ".", "--consolidated", &database.url()]);
+    let mut session = database.session();
+    session.sql("SET statement_timeout = 0; BEGIN; LOCK TABLE item IN ACCESS SHARE MODE");
+    std::thread::scope(|scope| {
+        let deploying = scope.spawn(|| world.syncline.run(&["deploy"]));
+        std::thread::sleep(std::time::Duration::from_millis(1500));
+        session.sql("COMMIT");
+        let outcome = deploying.join().unwrap();
+        assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    });
+}
+
 const REPLICA: &str = "session_replication_role = replica";
 
 // Neither our triggers nor the owner's would fire, and no foreign key would hold.
