@@ -48,6 +48,7 @@ pub use transport::Transport;
 pub use upload::left_behind::{LargeRow, LeftBehind};
 pub use verify::{DifferingRow, FileCheck, How, Verification, VerifiedTable, VerifyRequest};
 
+use apply::fired::silent;
 use disk::Location;
 use model::{Clock, Failure, Files, Random, Spills, ValueRef};
 use protocol::WantedRow;
@@ -83,6 +84,8 @@ pub struct Remote {
     spills: Arc<Spills>,
     /// The tables as they were last read, with the version they were read from.
     tables: Option<(schema::Version, Arc<[RemoteTable]>)>,
+    /// Triggers of the application on them that the model does not let fire for downloads.
+    silent: Vec<SilentTrigger>,
     /// Settings that no server has accepted yet.
     proposed: Settings,
     /// How rows are compressed on their way, the preferred one first.
@@ -119,6 +122,7 @@ impl Remote {
             random,
             spills,
             tables: None,
+            silent: Vec::new(),
             proposed: Settings::default(),
             compression: Vec::new(),
             parameters: Parameters::default(),
@@ -246,6 +250,7 @@ impl Remote {
             return Ok(tables.clone());
         }
         let tables: Arc<[RemoteTable]> = schema::verified_tables(&self.connection)?.into();
+        self.silent = silent::off(&self.connection, &tables).map_err(connection::explain)?;
         // Putting triggers right was a change of the schema too.
         self.tables = Some((schema::version(&self.connection)?, tables.clone()));
         Ok(tables)

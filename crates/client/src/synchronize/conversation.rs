@@ -3,7 +3,7 @@
 use super::attempt::{Attempt, Wish};
 use super::host::{Event, Host, Next};
 use super::side::Scene;
-use super::{Downloaded, Report, Request, Step, Total};
+use super::{Report, Request, Step, Total};
 use crate::apply::fired::silent;
 use crate::apply::rejects;
 use crate::claim::Claim;
@@ -265,13 +265,9 @@ impl Conversation {
     fn report(&mut self, remote: &mut Remote) -> Result<Report, Failure> {
         let rejected = self.rejected(remote)?;
         let total = std::mem::take(&mut self.total);
-        let silent_triggers = match total.downloaded == Downloaded::default() {
-            true => Vec::new(),
-            false => {
-                let tables = remote.tables()?;
-                silent::tell(&remote.connection, &tables, total.unfit_triggers)?
-            }
-        };
+        let off = std::mem::take(&mut remote.silent);
+        let silent_triggers =
+            silent::tell(&remote.connection, off, total.unfit_triggers).map_err(explain)?;
         Ok(Report {
             remote_id: total
                 .remote_id

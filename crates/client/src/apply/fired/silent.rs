@@ -2,10 +2,8 @@
 //!
 //! An index that the application keeps by triggers would become wrong without a word.
 
-use crate::connection::explain;
 use crate::progress::facts;
 use crate::schema::RemoteTable;
-use model::Failure;
 use rusqlite::Connection;
 
 /// The fact that the file was told of triggers that the model does not let fire.
@@ -25,21 +23,17 @@ pub struct SilentTrigger {
     pub why: Option<String>,
 }
 
-/// What a file is to be told, after rows were downloaded: the triggers that the model does not let
-/// fire, and those that were `unfit` to. Each of both is told once.
+/// What a file is to be told: the triggers that are `off`, and those that were `unfit` to fire.
+/// Each of both is told once.
 pub(crate) fn tell(
     connection: &Connection,
-    tables: &[RemoteTable],
+    off: Vec<SilentTrigger>,
     unfit: Vec<SilentTrigger>,
-) -> Result<Vec<SilentTrigger>, Failure> {
+) -> rusqlite::Result<Vec<SilentTrigger>> {
     let mut told = Vec::new();
-    for (fact, silent) in [(TOLD_OFF, None), (TOLD_UNFIT, Some(unfit))] {
-        if facts::get::<bool>(connection, fact).map_err(explain)?.unwrap_or(false) {
-            continue;
-        }
-        let silent = silent.map_or_else(|| off(connection, tables), Ok).map_err(explain)?;
-        if !silent.is_empty() {
-            facts::set(connection, fact, true).map_err(explain)?;
+    for (fact, silent) in [(TOLD_OFF, off), (TOLD_UNFIT, unfit)] {
+        if !silent.is_empty() && !facts::get::<bool>(connection, fact)?.unwrap_or(false) {
+            facts::set(connection, fact, true)?;
             told.extend(silent);
         }
     }
@@ -47,7 +41,10 @@ pub(crate) fn tell(
 }
 
 /// The triggers that the model does not let fire.
-fn off(connection: &Connection, tables: &[RemoteTable]) -> rusqlite::Result<Vec<SilentTrigger>> {
+pub(crate) fn off(
+    connection: &Connection,
+    tables: &[RemoteTable],
+) -> rusqlite::Result<Vec<SilentTrigger>> {
     let sql = "SELECT tbl_name, name FROM main.sqlite_schema WHERE type = 'trigger'
                AND name NOT LIKE 'syncline\\_%' ESCAPE '\\' ORDER BY rowid";
     let mut statement = connection.prepare_cached(sql)?;
