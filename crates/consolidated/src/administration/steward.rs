@@ -244,7 +244,6 @@ impl<T: Steward> Administration for T {
     }
 }
 
-/// Why a model to start from leaves a table out.
 /// Tells once of tables that are numbered: with the deployment that publishes them first.
 fn numbers_of_new<T: Steward>(
     steward: &mut T,
@@ -263,6 +262,7 @@ fn numbers_of_new<T: Steward>(
     Ok(numbers::notice(user_tables, new))
 }
 
+/// Why a model to start from leaves a table out.
 fn initial_refusal<S: Schema>(name: &str, table: &S::Table) -> Option<Failure> {
     let too_wide = || deploy::too_wide(name, table.stored_columns().len());
     S::unsupported(table).or_else(|| S::initial_refusal(table)).or_else(too_wide)
