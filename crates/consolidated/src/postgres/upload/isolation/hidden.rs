@@ -5,10 +5,10 @@
 
 use crate::postgres::errors::unreadable;
 use crate::postgres::statement::Statement;
-use crate::postgres::upload::batch::{self, Batch, Part, Reason};
-use crate::postgres::upload::isolation::state::Isolation;
+use crate::postgres::upload::batch::{self, Reason};
+use crate::postgres::upload::isolation::state::{Isolation, Ran};
 use crate::postgres::upload::stop::{Stop, stopped};
-use crate::quote::ident;
+use crate::quote::idents;
 use crate::script::Event;
 use crate::synchronization::change::Change;
 use crate::upload::halving;
@@ -51,9 +51,9 @@ pub(super) fn among(
         images = covered;
     }
     let insert = this.required(Event::UploadInsert)?;
-    let key = published.key.iter().map(|at| ident(&published.columns[usize::from(*at)]));
-    let key: Vec<String> = key.collect();
-    let sql = format!("{}\nON CONFLICT ({}) DO NOTHING", insert.sql, key.join(", "));
+    let key = published.key.iter().map(|at| &published.columns[usize::from(*at)]);
+    let key = idents("", &key.collect::<Vec<_>>());
+    let sql = format!("{}\nON CONFLICT ({key}) DO NOTHING", insert.sql);
     let probe = Statement { sql, ..insert.clone() };
     let found = halving::failing(&images, |some| enter(isolation, table, &probe, some))?;
     let found = found.into_iter().map(|(image, why)| Ok((key_of(isolation, image)?, why)));
@@ -86,16 +86,12 @@ fn enter(
 ) -> Result<Option<Reason>, Stop> {
     let this = isolation.table(table);
     let batches = batch::batches(this, probe, isolation.upload, Change::Insert, rows)?;
-    let parts: Vec<_> = batches.iter().flat_map(Batch::parts).collect();
-    let calls: Vec<_> = parts.iter().map(Part::call).collect();
-    let answers = isolation.fly((table, Event::UploadInsert), &calls, false)?;
+    let ran = isolation.send((table, Event::UploadInsert), &batches, false)?;
     isolation.undo();
-    let why = match answers {
-        Ok(answers) if answers.iter().map(|it| it.affected).sum::<u64>() == rows.len() as u64 => {
-            return Ok(None);
-        }
-        Ok(_) => "row-level security hides the row",
-        Err(_) => "the row is gone, or row-level security hides it",
+    let why = match ran {
+        Ran::Affected(entered) if entered == rows.len() as u64 => return Ok(None),
+        Ran::Affected(_) => "row-level security hides the row",
+        Ran::Fault(_) => "the row is gone, or row-level security hides it",
     };
     Ok(Some((Code::RowVetoed, why.to_owned())))
 }

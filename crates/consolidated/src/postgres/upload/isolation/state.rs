@@ -99,9 +99,19 @@ impl<'l, 'a> Isolation<'l, 'a> {
             true => batch::applying(this, self.upload, change, rows)?,
             false => batch::batches(this, this.required(event)?, self.upload, change, rows)?,
         };
+        self.send((table, event), &batches, rows.len() == 1)
+    }
+
+    /// Sends the batches of a statement inside a savepoint, for one row or for several.
+    pub(super) fn send(
+        &mut self,
+        (table, event): (usize, Event),
+        batches: &[Batch<'_>],
+        is_one: bool,
+    ) -> Result<Ran, Stop> {
         let parts: Vec<_> = batches.iter().flat_map(Batch::parts).collect();
         let calls: Vec<_> = parts.iter().map(Part::call).collect();
-        Ok(match self.fly((table, event), &calls, rows.len() == 1)? {
+        Ok(match self.fly((table, event), &calls, is_one)? {
             Ok(answers) => Ran::Affected(answers.iter().map(|answer| answer.affected).sum()),
             Err(fault) => Ran::Fault(fault),
         })
