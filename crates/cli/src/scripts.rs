@@ -4,7 +4,7 @@ pub(crate) mod files;
 
 use crate::args::{CheckScriptsOptions, Dir, ExportOptions, ScriptsAction, ScriptsOptions};
 use crate::config::Config;
-use consolidated::{Event, PlannedScript, Way};
+use consolidated::{Detection, Event, PlannedScript, TableConflicts, Way};
 use model::{Code, Failure};
 use serde_json::{Value, json};
 use std::fs;
@@ -103,10 +103,18 @@ fn check(options: &CheckScriptsOptions) -> Result<(), Failure> {
     let planned = planned(&options.dir.dir)?;
     if options.json {
         let scripts: Vec<Value> = planned.scripts.iter().map(to_json).collect();
-        output::json(&json!({ "scripts": scripts, "mistakes": planned.mistakes }))?;
+        let conflicts: Vec<Value> = planned.conflicts.iter().map(conflicts_to_json).collect();
+        output::json(&json!({
+            "scripts": scripts,
+            "conflicts": conflicts,
+            "mistakes": planned.mistakes,
+        }))?;
     } else {
         for script in &planned.scripts {
             output::line(&output::one_line(&to_text(script)))?;
+        }
+        for table in &planned.conflicts {
+            output::line(&output::one_line(&conflicts_to_text(table)))?;
         }
     }
     planned.require_right()
@@ -124,6 +132,24 @@ fn to_text(script: &PlannedScript) -> String {
     };
     let way = way.map_or("see below".to_owned(), |way| format!("{}: {}", way.name(), way.reason()));
     format!("{script_version} {table} {event}: {}{outdated}, {way}", origin(script))
+}
+
+fn conflicts_to_text(table: &TableConflicts) -> String {
+    let TableConflicts { script_version, table, detection, rule } = table;
+    let (what, decides) = match detection {
+        Some(detection) => (detection.told(), "scripts decide"),
+        None => ("a row that is not as the remote saw it", rule.as_str()),
+    };
+    format!("{script_version} {table} conflicts: {what}; {decides}")
+}
+
+fn conflicts_to_json(table: &TableConflicts) -> Value {
+    json!({
+        "script_version": table.script_version.as_str(),
+        "table": table.table,
+        "detection": table.detection.map_or("rule", Detection::name),
+        "rule": table.rule,
+    })
 }
 
 fn to_json(script: &PlannedScript) -> Value {

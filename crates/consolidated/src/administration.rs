@@ -12,7 +12,7 @@ pub(crate) mod users;
 
 use crate::deploy::difference::{Difference, Disagreement};
 use crate::deploy::own;
-use crate::script::{self, Event};
+use crate::script::{self, Detection, Event};
 use crate::sync_model::SyncModel;
 use crate::synchronization::expiry::Expiry;
 use model::{Code, Failure, ScriptVersion, UserName};
@@ -164,6 +164,8 @@ fn unpublished(differences: &[Difference]) -> Vec<Finding> {
 pub struct PlannedScripts {
     /// In the order of versions, tables and events.
     pub scripts: Vec<PlannedScript>,
+    /// What is a conflict, of every table that is uploaded.
+    pub conflicts: Vec<TableConflicts>,
     /// What is wrong with files, each with its place.
     pub mistakes: Vec<String>,
 }
@@ -192,6 +194,19 @@ pub struct PlannedScript {
     pub outdated: bool,
     /// How it runs; none where something is wrong with it.
     pub way: Option<Way>,
+}
+
+/// What is a conflict in a table that is uploaded.
+#[derive(Debug, Clone)]
+pub struct TableConflicts {
+    /// The script version.
+    pub script_version: ScriptVersion,
+    /// The table.
+    pub table: String,
+    /// How scripts find it that resolve it too; none where the rule of the model does.
+    pub detection: Option<Detection>,
+    /// That rule. It decides what the scripts do not.
+    pub rule: String,
 }
 
 /// How a script runs.

@@ -16,7 +16,7 @@ pub(crate) use waiting::{
 };
 
 use crate::digest::digest;
-use crate::script::{Event, Script};
+use crate::script::{Event, Script, conflicts};
 use crate::sql::json;
 use crate::synchronization::{Held, Session};
 use crate::upload::changed_columns::Variants;
@@ -309,6 +309,7 @@ fn tables<D: DeserializeOwned>(
             conflict_rule,
             details,
             scripts,
+            detection: None,
             whole,
             updates,
         });
@@ -322,5 +323,9 @@ fn tables<D: DeserializeOwned>(
             table.scripts.insert(event, script);
         }
     }
-    Ok(tables.into_iter().map(Arc::new).collect())
+    let compose = |mut table: CatalogTable<D>| {
+        table.detection = conflicts::compose(&mut table.scripts);
+        Arc::new(table)
+    };
+    Ok(tables.into_iter().map(compose).collect())
 }

@@ -35,7 +35,7 @@ pub use crate::administration::fleet::KnownRemote;
 pub use crate::administration::notes::{ConflictNote, Notes, RejectNote};
 pub use crate::administration::{
     Deployment, Finding, InitialModel, PlannedScript, PlannedScripts, Severity, StoredScript,
-    Undeployment, User, Way,
+    TableConflicts, Undeployment, User, Way,
 };
 pub use crate::deploy::difference::{Difference, Disagreement};
 pub use crate::serving::cancellation::Cancellation;
@@ -50,9 +50,9 @@ pub use identity::Binding as RemoteBinding;
 #[doc(hidden)]
 #[cfg(any(test, feature = "bind"))]
 pub use postgres::Binding;
-pub use script::Event;
 #[doc(hidden)]
 pub use script::Script;
+pub use script::{Detection, Event};
 pub use serving::{Departures, Serving, Timeouts};
 pub use shape::LeftOut;
 pub use sync_model::{ConflictRule, ScriptFile, StoredAs, SyncModel, extend};

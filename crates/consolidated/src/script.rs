@@ -8,13 +8,15 @@
 //! A model generates scripts ([`Script::parse`]). Users write some of their own ([`own`]).
 
 mod assignments;
+pub(crate) mod conflicts;
 mod event;
 mod lexer;
 pub(crate) mod own;
 mod parameter;
 
-pub(crate) use event::CURSORS;
+pub use conflicts::Detection;
 pub use event::Event;
+pub(crate) use event::{CURSORS, FETCHING};
 pub(crate) use parameter::{Parameter, Relation, claim};
 
 use crate::upload::changed_columns::ChangedColumns;

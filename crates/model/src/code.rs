@@ -241,10 +241,10 @@ codes! {
     3268 TableWentAway Operator true
         "synchronize again; run `syncline check`, then `syncline deploy`";
     /// The remote must receive a row, because a change to it was rejected or lost a conflict, and
-    /// the script `upload_fetch` fails for what the row contains. The remote keeps its own version
+    /// the script `upload_look` fails for what the row contains. The remote keeps its own version
     /// of the row; everything else is applied. Every synchronization tries the row again.
     3290 OwedRowUnreadable Operator false
-        "correct the script `upload_fetch` of the table, or the row";
+        "correct the script `upload_look` of the table, or the row";
 
     /// The server already has as many connections, synchronizations or waiting passwords as its
     /// limits allow. It says when to try again. The time follows from how fast others end.

@@ -1,6 +1,6 @@
 //! The scripts that users can write, as the next deployment would have them, for people.
 
-use super::{PlannedScript, PlannedScripts, Way};
+use super::{PlannedScript, PlannedScripts, TableConflicts, Way};
 use crate::deploy::own::{TableScript, exported};
 use crate::deploy::{Plan, Schema};
 use crate::script::Event;
@@ -8,9 +8,15 @@ use model::{Failure, PublishedTable};
 
 /// Those of `plan`.
 pub(super) fn scripts<S: Schema>(plan: Plan<S>) -> Result<PlannedScripts, Failure> {
-    let mut scripts = Vec::new();
+    let (mut scripts, mut conflicts) = (Vec::new(), Vec::new());
     for version in &plan.versions {
         for table in &version.tables {
+            conflicts.extend(table.published.direction.uploads().then(|| TableConflicts {
+                script_version: version.script_version.clone(),
+                table: table.published.name.clone(),
+                detection: table.detection,
+                rule: table.conflict_rule.clone(),
+            }));
             for event in Event::own() {
                 let generated = table.generated.iter().find(|(of, _)| *of == event);
                 let generated = generated.map(|(_, text)| text.as_str());
@@ -31,7 +37,7 @@ pub(super) fn scripts<S: Schema>(plan: Plan<S>) -> Result<PlannedScripts, Failur
             }
         }
     }
-    Ok(PlannedScripts { scripts, mistakes: plan.mistakes })
+    Ok(PlannedScripts { scripts, conflicts, mistakes: plan.mistakes })
 }
 
 fn way<S: Schema>(script: &TableScript, table: &PublishedTable) -> Result<Way, Failure> {

@@ -69,10 +69,17 @@ pub(super) fn tables<D: DeserializeOwned>(
         let mut now = today.iter().filter(|table| table.published.name == published.name);
         let whole = now.find(|table| table.has_own_uploads());
         let whole = whole.map(|table| Whole::of(table, &published));
-        let updates = Variants::default();
-        let table =
-            CatalogTable { published, outward, conflict_rule, details, scripts, whole, updates };
-        let table = Arc::new(table);
+        let (updates, detection) = (Variants::default(), None);
+        let table = Arc::new(CatalogTable {
+            published,
+            outward,
+            conflict_rule,
+            details,
+            scripts,
+            detection,
+            whole,
+            updates,
+        });
         tables.insert(fingerprint.clone(), HeldTable { projection: json(projection)?, table });
     }
     Ok(tables)

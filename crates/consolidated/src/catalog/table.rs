@@ -1,10 +1,11 @@
 //! One table of a script version, ready to run.
 
-use crate::script::{Event, Script};
+use crate::script::conflicts::settling;
+use crate::script::{Detection, Event, Script};
 use crate::synchronization::change::Change;
 use crate::upload::changed_columns::{ChangedColumns, Variants};
-use crate::upload::rebase::{Rebased, values};
-use crate::upload::uploaded_row::{UploadedRow, event_of};
+use crate::upload::rebase::{Rebased, image, values};
+use crate::upload::uploaded_row::{UploadedRow, event_of, resolution_of};
 use model::{Code, Direction, Failure, PublishedTable, ValueRef};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,6 +21,8 @@ pub(crate) struct CatalogTable<D> {
     /// What the backend noted when it deployed the table.
     pub(crate) details: D,
     pub(super) scripts: BTreeMap<Event, Script>,
+    /// Scripts of the user's resolve conflicts that are found so.
+    pub(super) detection: Option<Detection>,
     /// The whole table, where this is what an older shape knows of it, and a user wrote scripts.
     pub(crate) whole: Option<Whole<D>>,
     /// Its update, by the columns that it assigns.
@@ -62,6 +65,15 @@ impl<D> Whole<D> {
         let now = now.map(values).transpose()?.unwrap_or_default();
         let (old, new) = (self.image(&row.old, &now), self.image(&row.new, &now));
         Ok(Rebased::of(row.change, &old, &new))
+    }
+
+    /// What the part knows of a row of the whole, encoded.
+    pub(crate) fn narrow(&self, row: &[u8]) -> Result<Vec<u8>, Failure> {
+        let row = values(row)?;
+        let mut known: Vec<_> = self.places.iter().zip(row).collect();
+        known.retain(|(place, _)| place.is_some());
+        known.sort_by_key(|(place, _)| **place);
+        Ok(image(&known.into_iter().map(|(_, value)| value).collect::<Vec<_>>()))
     }
 
     fn image<'v>(&self, known: &[ValueRef<'v>], now: &[ValueRef<'v>]) -> Vec<ValueRef<'v>> {
@@ -112,9 +124,29 @@ impl<D> CatalogTable<D> {
         table.script(event).filter(|script| script.is_own())
     }
 
-    /// Whether rows with this change go through a script that a user wrote.
+    /// Whether rows with this change go through scripts that a user wrote.
     pub(crate) fn is_own(&self, change: Change) -> bool {
-        self.own(event_of(change)).is_some()
+        self.own(event_of(change)).is_some() || self.detection(change).is_some()
+    }
+
+    /// How conflicts of rows with this change are found, where scripts of the user's resolve them.
+    pub(crate) fn detection(&self, change: Change) -> Option<Detection> {
+        let table = self.whole.as_ref().map_or(self, |whole| &whole.table);
+        let concerns = |it: &Detection| *it == Detection::Forced || change == Change::Update;
+        table.detection.filter(concerns)
+    }
+
+    /// What decides conflicts of rows with this change, for people.
+    pub(crate) fn decides(&self, change: Change) -> &str {
+        if self.detection(change).is_some() { "scripts" } else { &self.conflict_rule }
+    }
+
+    /// The event at which conflicts of rows with this change are resolved.
+    pub(crate) fn settling(&self, change: Change) -> Event {
+        match self.detection(change) {
+            Some(detection) => settling(detection, change),
+            None => resolution_of(change),
+        }
     }
 
     /// Whether nothing is done for rows with this change.
@@ -140,6 +172,7 @@ pub(super) fn at_rest<D: Default>(table: &PublishedTable) -> Arc<CatalogTable<D>
         conflict_rule: String::new(),
         details: D::default(),
         scripts: BTreeMap::new(),
+        detection: None,
         whole: None,
         updates: Variants::default(),
     })

@@ -60,7 +60,7 @@ pub(crate) fn scripts(
         add(Event::UploadUpdate, texts.update());
         add(Event::UploadDelete, Some(texts.delete()));
     }
-    add(Event::UploadFetch, Some(texts.fetch()));
+    add(Event::UploadLook, Some(texts.fetch()));
     add(Event::UploadFence, texts.fence());
     if uploads {
         let resolution = match rule {
@@ -69,9 +69,9 @@ pub(crate) fn scripts(
             ConflictRule::Latest(latest) => Some(Resolution::Later(latest)),
             ConflictRule::Merge => Some(Resolution::Merged),
         };
-        add(Event::ResolveConflict, resolution.and_then(|how| texts.resolve(how)));
+        add(Event::ConflictRule, resolution.and_then(|how| texts.resolve(how)));
         let anyway = *rule == ConflictRule::RemoteWins;
-        add(Event::ResolveDeleteConflict, anyway.then(|| texts.delete_anyway()));
+        add(Event::DeleteConflictRule, anyway.then(|| texts.delete_anyway()));
     }
     if downloads {
         add(Event::DownloadCursor, Some(texts.download()));

@@ -5,7 +5,7 @@
 
 use super::schema::{Schema, TablePlanner};
 use crate::digest::digest;
-use crate::script::{CURSORS, Event, Mistake, Script, own};
+use crate::script::{CURSORS, Detection, Event, FETCHING, Mistake, Script, own};
 use crate::selection::Rows;
 use crate::sync_model::{ConflictRule, ScriptFile};
 use model::{Code, Failure, PublishedTable};
@@ -51,18 +51,20 @@ impl TableScript {
     }
 }
 
-/// Positions of the columns that a script of the event returns; none of one that is no cursor.
+/// Positions of the columns that a script of the event returns; none of one that is no query.
 pub(crate) fn returned(event: Event, table: &PublishedTable) -> Vec<usize> {
     match event {
-        Event::DownloadCursor => (0..table.width()).collect(),
+        Event::DownloadCursor | Event::UploadFetch | Event::UploadFetchColumnConflict => {
+            (0..table.width()).collect()
+        }
         Event::DownloadDeleteCursor => table.key.iter().map(|at| usize::from(*at)).collect(),
         _ => Vec::new(),
     }
 }
 
-/// What is wrong with the number of columns that a cursor returns, if that is.
+/// What is wrong with the number of columns that a query returns, if that is.
 pub(crate) fn wrong_width(event: Event, table: &PublishedTable, found: usize) -> Option<String> {
-    if event.is_upload() {
+    if !event.is_query() {
         return None;
     }
     let wanted = returned(event, table);
@@ -148,6 +150,7 @@ impl<S: Schema> TablePlanner<'_, S> {
         mistakes: &mut Vec<String>,
     ) -> Vec<TableScript> {
         let (name, only_own) = (self.name, self.version.model.only_own);
+        let is_forced = self.detection() == Some(Detection::Forced);
         let mut scripts: Vec<TableScript> = Vec::new();
         for event in Event::all() {
             let base = generated.iter().find(|(of, _)| *of == event).map(|(_, text)| text);
@@ -160,11 +163,12 @@ impl<S: Schema> TablePlanner<'_, S> {
                         Err(wrong) => mistakes.extend(wrong),
                     }
                 }
+                (None, _) if is_forced && self.applies(event) => {}
                 (None, base) if only_own && self.is_missing(event, base.is_some()) => {
                     let write = "write it, or a file with --{ignore}";
                     mistakes.push(format!("{name}: {event} is missing; {write}"));
                 }
-                (None, Some(_)) if only_own && event.resolves() => {}
+                (None, Some(_)) if only_own && event.is_rule() => {}
                 (None, Some(text)) => {
                     scripts.push(TableScript { event, text: text.clone(), file: None });
                 }
@@ -183,7 +187,42 @@ impl<S: Schema> TablePlanner<'_, S> {
                 .push(format!("{name}: refresh = \"keep\" needs a download_cursor of your own"));
         }
         mistakes.extend(self.unknown_parent());
+        mistakes.extend(self.fetches_twice());
         scripts
+    }
+
+    /// How conflicts are found that scripts of the user's resolve.
+    pub(crate) fn detection(&self) -> Option<Detection> {
+        let is_generated = |event| self.applies(event) && !self.version.model.only_own;
+        let uploads = self.table_model.direction.uploads();
+        Detection::of(|event| self.own_file(event).is_some() || is_generated(event))
+            .filter(|_| uploads)
+    }
+
+    /// Whether the scripts of an event apply rows.
+    fn applies(&self, event: Event) -> bool {
+        matches!(event, Event::UploadInsert | Event::UploadUpdate | Event::UploadDelete)
+    }
+
+    /// Two scripts that read a row to compare it: which one would decide is not to be guessed.
+    fn fetches_twice(&self) -> Option<String> {
+        let [first, second] = FETCHING.map(|event| self.own_file(event));
+        let (first, second) = first.zip(second)?;
+        Some(format!("{}: {} is there too; keep one of the two", second.name, first.name))
+    }
+
+    /// A script that reads a row to compare it while no other one resolves a conflict.
+    pub(super) fn idle_fetch(&self) -> Option<String> {
+        let unused = matches!(self.detection(), None | Some(Detection::Forced));
+        let file = FETCHING.iter().find_map(|event| self.own_file(*event)).filter(|_| unused)?;
+        Some(match self.detection() {
+            None => format!(
+                "{}: it is not used: there is neither upload_old_row_insert, upload_new_row_insert \
+                 nor resolve_conflict",
+                file.name
+            ),
+            _ => format!("{}: it is not used: every row is a conflict", file.name),
+        })
     }
 
     /// Whether a table that has only scripts of the user's needs one for this event.

@@ -6,7 +6,7 @@ use super::own::TableScript;
 use super::schema::{Schema, TablePlanner, too_wide};
 use super::table::{ColumnFacts, ForeignKey, TableFacts};
 use crate::catalog::reference::Reference;
-use crate::script::{Event, Script};
+use crate::script::{Detection, Event, Script};
 use crate::sync_model::ConflictRule;
 use model::{Failure, PublishedTable};
 use std::collections::BTreeMap;
@@ -20,6 +20,8 @@ pub(crate) struct TablePlan<S: Schema> {
     pub(crate) conflict_rule: String,
     pub(crate) details: S::Details,
     pub(crate) scripts: Vec<TableScript>,
+    /// How conflicts are found that scripts of the user's resolve.
+    pub(crate) detection: Option<Detection>,
     /// The texts that the model makes, whether the user wrote others or not.
     pub(crate) generated: Vec<(Event, String)>,
 }
@@ -64,12 +66,14 @@ impl<S: Schema> TablePlanner<'_, S> {
             let (name, event) = (self.name, script.event);
             format!("{name}: {event} is ignored: rows may differ between remotes and center")
         }));
+        notices.extend(self.idle_fetch());
         if scripts.iter().any(TableScript::is_own) {
             S::writes_as_it_likes(&mut details);
         }
         self.idle_files(mistakes);
         let conflict_rule = self.table_model.conflict.to_string();
-        Ok(TablePlan { published, outward, conflict_rule, details, scripts, generated })
+        let detection = self.detection();
+        Ok(TablePlan { published, outward, conflict_rule, details, scripts, detection, generated })
     }
 
     /// What the model generates.
@@ -135,7 +139,8 @@ impl<S: Schema> TablePlanner<'_, S> {
         let is_missing = |column: &&<S::Table as TableFacts>::Column| {
             column.must_be_given() && !columns.iter().any(|known| known == column.name())
         };
-        let given = self.own_file(Event::UploadInsert).is_some();
+        let given = self.own_file(Event::UploadInsert).is_some()
+            || self.detection() == Some(Detection::Forced);
         let inserts = table_model.direction.uploads() && !self.part && !given;
         if let Some(column) = table.columns().iter().find(is_missing).filter(|_| inserts) {
             return Err(self.wrong(&format!(

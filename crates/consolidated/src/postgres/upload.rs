@@ -47,7 +47,7 @@ use crate::postgres::statement::{Value, as_parameters};
 use crate::postgres::tracking::watch;
 use crate::postgres::upload::record::UploadRecord;
 use crate::postgres::upload::record::entries::Entries;
-use crate::postgres::upload::sending::{BEGIN, BEGIN_AGAIN, Opening, Sending, Sent};
+use crate::postgres::upload::sending::{BEGIN, Opening, Sending, Sent};
 use crate::postgres::upload::shape::UploadShape;
 use crate::postgres::upload::shortfall::missed::Missed;
 use crate::postgres::upload::stop::{Stop, stopped};
@@ -57,6 +57,10 @@ use crate::upload::echo::{Echo, Transaction};
 use crate::upload::owed_rows::OwedRows;
 use model::{Code, Counter, Failure};
 use postgres_types::ToSql;
+
+/// Begins with rows that are not tried together first.
+const BEGIN_ALONE: &str =
+    "SET CONSTRAINTS ALL DEFERRED; SAVEPOINT fast_path; SET CONSTRAINTS ALL IMMEDIATE;";
 
 const UNDO: &str = "ROLLBACK TO SAVEPOINT fast_path; SET CONSTRAINTS ALL DEFERRED";
 
@@ -378,6 +382,7 @@ fn attempt(
         true => lost::belonging_to_untold(link, upload)?,
         false => OwedRows::within(upload.spills),
     };
+    let mut before = isolation::BEGIN;
     let together = match undone {
         _ if !refused.is_empty() => None,
         _ if outline.needs_care(upload) => None,
@@ -408,10 +413,10 @@ fn attempt(
         }
         link.batch(UNDO).map_err(stopped("undo the upload"))?;
     } else {
-        link.batch(BEGIN_AGAIN).map_err(stopped("begin the upload"))?;
+        before = BEGIN_ALONE;
     }
     loop {
-        match isolation::apply(link, upload, outline, &refused) {
+        match isolation::apply(link, upload, outline, (&refused, before)) {
             // Each time more rows are refused than before.
             Err(Stop::Refused(rows, failure)) => {
                 let before = refused.added();
@@ -434,5 +439,6 @@ fn attempt(
             }
         }
         link.batch(UNDO).map_err(stopped("undo the upload"))?;
+        before = isolation::BEGIN;
     }
 }

@@ -11,14 +11,24 @@ pub enum Event {
     UploadUpdate,
     /// A row was deleted at the remote.
     UploadDelete,
-    /// Reads the row as it is now, when an upload did not find what it expected.
+    /// Reads the row at the center, to compare it with the one that the remote saw.
     UploadFetch,
+    /// The same; a conflict is a column that both sides have changed.
+    UploadFetchColumnConflict,
+    /// An update has a conflict: takes the row that the remote saw.
+    UploadOldRowInsert,
+    /// Takes the row that the remote made of it.
+    UploadNewRowInsert,
+    /// Resolves the conflict.
+    ResolveConflict,
+    /// Reads the row as it is now, when an upload did not find what it expected.
+    UploadLook,
     /// Tells which rows are inside the partition, whatever is in them.
     UploadFence,
-    /// An insert or update has a conflict: sets the resulting row.
-    ResolveConflict,
+    /// An insert or update has a conflict: sets the row by the rule of the model.
+    ConflictRule,
     /// A delete has a conflict.
-    ResolveDeleteConflict,
+    DeleteConflictRule,
     /// The rows to send.
     DownloadCursor,
     /// The keys of the rows to delete.
@@ -27,6 +37,9 @@ pub enum Event {
 
 /// The events of a download.
 pub(crate) const CURSORS: [Event; 2] = [Event::DownloadCursor, Event::DownloadDeleteCursor];
+
+/// The events whose scripts read a row to compare it.
+pub(crate) const FETCHING: [Event; 2] = [Event::UploadFetch, Event::UploadFetchColumnConflict];
 
 /// The part of a synchronization that an event belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +56,15 @@ pub(crate) enum Images {
     NewAndOld,
 }
 
+/// Who writes the script of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum By {
+    /// It serves the rules of a model.
+    Model,
+    ModelOrUser,
+    User,
+}
+
 /// What holds for every script of an event.
 #[derive(Debug)]
 pub(crate) struct EventFact {
@@ -51,37 +73,33 @@ pub(crate) struct EventFact {
     pub(crate) name: &'static str,
     pub(crate) phase: Phase,
     pub(crate) images: Images,
-    /// Whether users may write the script. The others serve the rules of a model.
-    pub(crate) may_be_own: bool,
+    pub(crate) by: By,
 }
 
 /// Every event, in the order in which they run.
 #[rustfmt::skip]
-pub(crate) const EVENTS: [EventFact; 9] = {
-    use {Event as E, Images as I, Phase as P};
-    const YOURS: bool = true;
-    const OURS: bool = false;
+pub(crate) const EVENTS: [EventFact; 14] = {
+    use {By::*, Event as E, Images as I, Phase as P};
     [
-        fact(E::UploadInsert, "upload_insert", P::Upload, I::New, YOURS),
-        fact(E::UploadUpdate, "upload_update", P::Upload, I::NewAndOld, YOURS),
-        fact(E::UploadDelete, "upload_delete", P::Upload, I::NewAndOld, YOURS),
-        fact(E::UploadFetch, "upload_fetch", P::Upload, I::New, OURS),
-        fact(E::UploadFence, "upload_fence", P::Upload, I::New, OURS),
-        fact(E::ResolveConflict, "resolve_conflict", P::Upload, I::NewAndOld, OURS),
-        fact(E::ResolveDeleteConflict, "resolve_delete_conflict", P::Upload, I::NewAndOld, OURS),
-        fact(E::DownloadCursor, "download_cursor", P::Download, I::None, YOURS),
-        fact(E::DownloadDeleteCursor, "download_delete_cursor", P::Download, I::None, YOURS),
+        fact(E::UploadInsert, "upload_insert", P::Upload, I::New, ModelOrUser),
+        fact(E::UploadUpdate, "upload_update", P::Upload, I::NewAndOld, ModelOrUser),
+        fact(E::UploadDelete, "upload_delete", P::Upload, I::NewAndOld, ModelOrUser),
+        fact(E::UploadFetch, "upload_fetch", P::Upload, I::New, User),
+        fact(E::UploadFetchColumnConflict, "upload_fetch_column_conflict", P::Upload, I::New, User),
+        fact(E::UploadOldRowInsert, "upload_old_row_insert", P::Upload, I::New, User),
+        fact(E::UploadNewRowInsert, "upload_new_row_insert", P::Upload, I::New, User),
+        fact(E::ResolveConflict, "resolve_conflict", P::Upload, I::NewAndOld, User),
+        fact(E::UploadLook, "upload_look", P::Upload, I::New, Model),
+        fact(E::UploadFence, "upload_fence", P::Upload, I::New, Model),
+        fact(E::ConflictRule, "conflict_rule", P::Upload, I::NewAndOld, Model),
+        fact(E::DeleteConflictRule, "delete_conflict_rule", P::Upload, I::NewAndOld, Model),
+        fact(E::DownloadCursor, "download_cursor", P::Download, I::None, ModelOrUser),
+        fact(E::DownloadDeleteCursor, "download_delete_cursor", P::Download, I::None, ModelOrUser),
     ]
 };
 
-const fn fact(
-    event: Event,
-    name: &'static str,
-    phase: Phase,
-    images: Images,
-    may_be_own: bool,
-) -> EventFact {
-    EventFact { event, name, phase, images, may_be_own }
+const fn fact(event: Event, name: &'static str, phase: Phase, images: Images, by: By) -> EventFact {
+    EventFact { event, name, phase, images, by }
 }
 
 impl Event {
@@ -112,17 +130,27 @@ impl Event {
 
     /// Whether users may write its script.
     pub fn may_be_own(self) -> bool {
-        self.fact().may_be_own
+        self.fact().by != By::Model
     }
 
     /// Whether its script carries out the rule of a model for conflicts.
-    pub(crate) fn resolves(self) -> bool {
-        matches!(self, Event::ResolveConflict | Event::ResolveDeleteConflict)
+    pub(crate) fn is_rule(self) -> bool {
+        matches!(self, Event::ConflictRule | Event::DeleteConflictRule)
+    }
+
+    /// Whether its script is one query, whose rows are read.
+    pub(crate) fn is_query(self) -> bool {
+        CURSORS.contains(&self) || FETCHING.contains(&self)
+    }
+
+    /// Whether its script always runs for a single row.
+    pub(crate) fn is_of_one_row(self) -> bool {
+        self.is_upload() && self.fact().by == By::User
     }
 
     /// The events whose scripts users may write, in the order in which they run.
     pub fn own() -> impl Iterator<Item = Event> {
-        EVENTS.iter().filter(|fact| fact.may_be_own).map(|fact| fact.event)
+        EVENTS.iter().map(|fact| fact.event).filter(|event| event.may_be_own())
     }
 }
 
@@ -156,7 +184,11 @@ mod tests {
                 Images::NewAndOld => "`{r.…}`, `{o.…}`",
             };
             let phase = if fact.event.is_upload() { "upload" } else { "download" };
-            let by = if fact.may_be_own { "the model, or you" } else { "the model" };
+            let by = match fact.by {
+                By::Model => "the model",
+                By::ModelOrUser => "the model, or you",
+                By::User => "you",
+            };
             format!("| `{}` | {phase} | {images} | {by} |", fact.name)
         });
         let spelled: Vec<String> = spelled.collect();

@@ -205,6 +205,10 @@ fn understood(
             mistakes.push(Mistake { at: at + bare, message });
         }
         mistakes.extend(script.add((*at, *token), table, event.fact().images).err());
+        if event.is_of_one_row() && matches!(script.pieces.last(), Some(Piece::Relation(_))) {
+            let message = format!("{event} is for one row: name its values");
+            mistakes.push(Mistake { at: *at, message });
+        }
     }
     if event.is_upload() {
         let pieces = (0..script.pieces.len()).filter_map(|at| script.of_download(at));
@@ -284,7 +288,7 @@ fn refusal(words: &Words, event: Event, number: usize) -> Option<Mistake> {
     if first == "SET" && second != "LOCAL" {
         return wrong("SET: connections are shared; SET LOCAL ends with the transaction".into());
     }
-    if event.is_upload() {
+    if !event.is_query() {
         return None;
     }
     if number > 0 {

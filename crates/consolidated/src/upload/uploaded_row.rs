@@ -19,8 +19,8 @@ pub(crate) fn event_of(change: Change) -> Event {
 /// The event at which rows with a conflict are resolved.
 pub(crate) fn resolution_of(change: Change) -> Event {
     match change {
-        Change::Delete => Event::ResolveDeleteConflict,
-        Change::Insert | Change::Update => Event::ResolveConflict,
+        Change::Delete => Event::DeleteConflictRule,
+        Change::Insert | Change::Update => Event::ConflictRule,
     }
 }
 

@@ -36,12 +36,17 @@ pub(crate) struct Found<'n> {
     pub(crate) may_leave: bool,
     /// The rule of the table may write what the remote sent.
     pub(crate) writes: bool,
+    /// The scripts of the user say that a row that is not applied has a conflict.
+    pub(crate) is_counted: bool,
 }
 
 impl Found<'_> {
     pub(crate) fn verdict(&self, row: &UploadedRow<'_>) -> Result<Verdict, Failure> {
         // A delete leads nowhere.
         let leads = self.leads && row.change != Change::Delete;
+        if self.is_counted && !self.is_outside {
+            return Ok(Verdict::Conflict);
+        }
         let Some(now) = self.now else {
             return Ok(match row.change {
                 _ if self.is_outside => Verdict::Touches,
@@ -68,6 +73,7 @@ impl Found<'_> {
     /// Whether it matters for the verdict if the uploaded row would be outside the partition.
     pub(crate) fn asks_where_it_leads(&self, row: &UploadedRow<'_>) -> Result<bool, Failure> {
         Ok(match (row.change, self.now) {
+            _ if self.is_counted => false,
             (Change::Delete, _) => false,
             (_, None) if self.is_outside => false,
             (change, None) => change == Change::Insert || self.writes,
@@ -192,8 +198,8 @@ mod tests {
         let mut row = UploadedRow::default();
         row.read(&bytes, change, 2).unwrap();
         let now = now.map(image);
-        let (is_outside, may_leave, writes) = (false, false, true);
-        let found = Found { now: now.as_deref(), is_outside, leads, may_leave, writes };
+        let (is_outside, may_leave, writes, is_counted) = (false, false, true, false);
+        let found = Found { now: now.as_deref(), is_outside, leads, may_leave, writes, is_counted };
         let verdict = found.verdict(&row).unwrap();
         let with = |leads| Found { leads, ..found }.verdict(&row).unwrap();
         if !found.asks_where_it_leads(&row).unwrap() {
@@ -230,8 +236,8 @@ mod tests {
         for change in [Change::Insert, Change::Delete] {
             let mut row = UploadedRow::default();
             row.read(&bytes, change, 2).unwrap();
-            let (leads, may_leave, writes) = (false, true, true);
-            let found = Found { now: None, is_outside: true, leads, may_leave, writes };
+            let (leads, may_leave, writes, is_counted) = (false, true, true, false);
+            let found = Found { now: None, is_outside: true, leads, may_leave, writes, is_counted };
             assert_eq!(found.verdict(&row).unwrap(), Verdict::Touches);
             assert!(!found.asks_where_it_leads(&row).unwrap());
         }

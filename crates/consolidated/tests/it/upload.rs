@@ -5,6 +5,7 @@ mod cascades;
 mod changed_columns;
 mod collisions;
 mod collisions_postgres;
+mod conflict_scripts;
 mod echoes_postgres;
 mod latest;
 mod lost_inserts;

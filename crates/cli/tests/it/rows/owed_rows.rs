@@ -39,7 +39,7 @@ fn spoil(world: &World, spoil: bool) {
     }
     world.center_sql(&format!(
         "UPDATE {}syncline_script SET script = replace(script, '{part}', '{by}')
-         WHERE table_name = 'doc' AND event = 'upload_fetch'",
+         WHERE table_name = 'doc' AND event = 'upload_look'",
         prefix(world)
     ));
 }

@@ -53,14 +53,14 @@ pub(in crate::postgres) struct Wide {
 
 impl Wide {
     fn of(whole: &Whole<TableDetails>, part: &CatalogTable<TableDetails>) -> Wide {
-        let fetch = whole.table.script(Event::UploadFetch);
+        let fetch = whole.table.script(Event::UploadLook);
         let fetch = fetch.map(|it| Statement::of(it, &part.published, &part.details.columns));
         Wide { table: Table::new(whole.table.clone()), fetch }
     }
 
     /// Finds whole rows by the keys of rows of the part.
     pub(in crate::postgres) fn fetch(&self) -> Result<&Statement, Failure> {
-        self.table.deployed.required(Event::UploadFetch)?;
+        self.table.deployed.required(Event::UploadLook)?;
         self.fetch.as_ref().ok_or_else(|| Failure::new(Code::Bug, "a script was not rendered"))
     }
 }
@@ -127,13 +127,13 @@ impl Table {
     pub(in crate::postgres) fn lookup(&self) -> Result<(Event, &Statement), Failure> {
         match &self.by_key {
             Some(own) => Ok((Event::DownloadCursor, own)),
-            None => Ok((Event::UploadFetch, self.required(Event::UploadFetch)?)),
+            None => Ok((Event::UploadLook, self.required(Event::UploadLook)?)),
         }
     }
 
     /// The statements that read for a download.
     pub(in crate::postgres) fn reads(&self) -> impl Iterator<Item = &Statement> {
-        let events = [Event::DownloadCursor, Event::DownloadDeleteCursor, Event::UploadFetch];
+        let events = [Event::DownloadCursor, Event::DownloadDeleteCursor, Event::UploadLook];
         events.into_iter().filter_map(|event| self.statement(event))
     }
 

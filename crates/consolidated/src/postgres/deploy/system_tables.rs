@@ -3,4 +3,4 @@
 use crate::deploy::SystemTables;
 
 pub(in crate::postgres) const SYSTEM: SystemTables =
-    SystemTables { format: 12, made: include_str!("system_tables.sql") };
+    SystemTables { format: 13, made: include_str!("system_tables.sql") };

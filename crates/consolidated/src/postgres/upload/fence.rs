@@ -42,7 +42,7 @@ impl Fence {
     }
 }
 
-/// Counts what is there by itself, and what is covered as [`Event::UploadFetch`] finds it.
+/// Counts what is there by itself, and what is covered as [`Event::UploadLook`] finds it.
 fn look(table: &CatalogTable<TableDetails>) -> Statement {
     let (published, details) = (&table.published, &table.details);
     let key: Vec<&String> =
@@ -58,7 +58,7 @@ fn look(table: &CatalogTable<TableDetails>) -> Statement {
             join(&key, " AND ", |name| format!("t.{0} = k.{0}", ident(name))),
         )),
     ];
-    let (covered, parameters) = match table.script(Event::UploadFetch) {
+    let (covered, parameters) = match table.script(Event::UploadLook) {
         Some(fetch) => (fetch.pieces.clone(), fetch.parameters.clone()),
         // What cannot be read is covered by nothing.
         None => (vec![text("SELECT WHERE false".to_owned())], Vec::new()),

@@ -13,6 +13,7 @@ pub(super) mod lookup;
 pub(super) mod misspelled;
 mod own;
 pub(super) mod report;
+mod scripted;
 pub(in crate::postgres) mod state;
 pub(in crate::postgres) mod taken_along;
 
@@ -21,7 +22,7 @@ use crate::postgres::upload::isolation::group::{Gathering, Group, groups, turn};
 use crate::postgres::upload::isolation::state::Isolation;
 use crate::postgres::upload::record::UploadRecord;
 use crate::postgres::upload::shape::UploadShape;
-use crate::postgres::upload::stop::{Stop, stopped};
+use crate::postgres::upload::stop::Stop;
 use crate::postgres::upload::work::Upload;
 use crate::synchronization::change::Change;
 use crate::upload::owed_rows::OwedRows;
@@ -30,18 +31,20 @@ use crate::upload::verdict::leads_outside;
 use crate::upload::waiting::WaitingRow;
 use model::Failure;
 
-/// Errors are to be met by the statement that makes them, so that a row can be blamed.
-const BEGIN: &str = "SET CONSTRAINTS ALL IMMEDIATE";
+/// Before the first statement. Errors are to be met by the statement that makes them, so that a row
+/// can be blamed.
+pub(in crate::postgres) const BEGIN: &str = "SET CONSTRAINTS ALL IMMEDIATE;";
 
-/// Applies all rows and returns the records about them. The rows of `refused` are left out.
+/// Applies all rows and returns the records about them. The rows of `refused` are left out. What
+/// is in `before` is sent with the first statement.
 pub(in crate::postgres) fn apply(
     link: &mut Link,
     upload: Upload<'_>,
     outline: &UploadShape,
-    refused: &OwedRows,
+    (refused, before): (&OwedRows, &'static str),
 ) -> Result<UploadRecord, Stop> {
     let mut isolation = Isolation::new(link, upload);
-    isolation.link.batch(BEGIN).map_err(stopped("check constraints at once"))?;
+    isolation.before = before;
     let refusal = |table: usize, row: &UploadedRow<'_>| match refused.is_empty() {
         true => Ok(None),
         false => refused.reason(&row.key(&upload.tables[table].deployed.published, table)),

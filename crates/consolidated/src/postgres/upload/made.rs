@@ -169,7 +169,8 @@ pub(in crate::postgres) fn note(
 }
 
 /// Applies the rows of `group` that the center stored differently from what the remote uploaded,
-/// rebased onto the stored rows. Returns the other rows.
+/// rebased onto the stored rows. Returns the other rows. Scripts of a user that find conflicts are
+/// given the row as it was sent.
 pub(in crate::postgres) fn over(
     isolation: &mut Isolation<'_, '_>,
     mut group: Group,
@@ -177,7 +178,8 @@ pub(in crate::postgres) fn over(
     let (table, change) = (group.table, group.change);
     let this = isolation.table(table);
     let published = &this.deployed.published;
-    if change == Change::Insert || !this.deployed.details.remade {
+    let by_scripts = this.deployed.detection(change).is_some();
+    if change == Change::Insert || !this.deployed.details.remade || by_scripts {
         return Ok(group);
     }
     let here = isolation.fetch(table, change, &group.rows)?;

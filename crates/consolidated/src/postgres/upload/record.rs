@@ -130,7 +130,7 @@ impl UploadRecord {
         let stays = result == now;
         let conflict = Conflict {
             table,
-            operation: readable::operation(row.change),
+            change: row.change,
             old: (row.change != Change::Insert).then(|| told(&old)),
             new: (row.change != Change::Delete).then(|| told(row.new_image())),
             consolidated: now.map(told),

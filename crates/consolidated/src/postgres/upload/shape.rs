@@ -97,12 +97,22 @@ impl UploadShape {
 
     /// Whether the rows are not to be tried together: some may take others along, the database
     /// knows alone how keys are spelled (`key_spelling.rs`), or a user's script needs what the
-    /// center has of them.
+    /// center has of them, or finds conflicts.
     pub(in crate::postgres) fn needs_care(&self, upload: Upload<'_>) -> bool {
         let spelling = |table: usize| upload.tables[table].deployed.details.spelling.as_ref();
-        !self.endangered(upload).is_empty()
+        self.is_compared(upload)
+            || !self.endangered(upload).is_empty()
             || self.tables().into_iter().any(|table| upload.tables[table].wide.is_some())
             || self.tables().into_iter().filter_map(spelling).any(KeySpelling::is_asked)
+    }
+
+    /// Whether scripts of the user's find and resolve conflicts of some rows.
+    fn is_compared(&self, upload: Upload<'_>) -> bool {
+        let detects = |table: usize, change| upload.tables[table].deployed.detection(change);
+        let mut written = self.written.iter();
+        let mut deleted = self.deleted.iter();
+        written.any(|(table, turn)| detects(*table, turn.change()).is_some())
+            || deleted.any(|table| detects(*table, Change::Delete).is_some())
     }
 
     /// Whether all rows are of one table, with the same change.

@@ -55,7 +55,7 @@ pub(super) fn warnings(connection: &Connection, plan: &Plan) -> Result<Vec<Strin
 /// Tables that cannot be read because of what the owner has made of them, as lines for people.
 pub(super) fn unreadable(connection: &Connection, plan: &Plan) -> Result<Vec<String>, Failure> {
     unprepared(connection, plan, |event| match event {
-        Event::UploadFetch
+        Event::UploadLook
         | Event::UploadFence
         | Event::DownloadCursor
         | Event::DownloadDeleteCursor => Some("it cannot be read"),
@@ -70,8 +70,8 @@ pub(super) fn unwritable(connection: &Connection, plan: &Plan) -> Result<Vec<Str
         Event::UploadInsert => Some("inserts from remotes are rejected"),
         Event::UploadUpdate => Some("updates from remotes are rejected"),
         Event::UploadDelete => Some("deletes from remotes are rejected"),
-        Event::ResolveConflict => Some("changes from remotes that conflict are rejected"),
-        Event::ResolveDeleteConflict => Some("deletes from remotes that conflict are rejected"),
+        Event::ConflictRule => Some("changes from remotes that conflict are rejected"),
+        Event::DeleteConflictRule => Some("deletes from remotes that conflict are rejected"),
         _ => None,
     })
 }

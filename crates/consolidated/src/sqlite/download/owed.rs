@@ -101,7 +101,7 @@ impl<'c> Lookup<'c> {
     ) -> Result<Lookup<'c>, Failure> {
         let script = match table.origin(Event::DownloadCursor) {
             Origin::Own => Cow::Owned(by_key(table)?),
-            _ => Cow::Borrowed(table.required(Event::UploadFetch)?),
+            _ => Cow::Borrowed(table.required(Event::UploadLook)?),
         };
         let mut statement = connection.prepare_cached(&script.sql).map_err(running(table))?;
         let mut keys = Vec::new();
@@ -131,7 +131,7 @@ impl<'c> Lookup<'c> {
             Ok(Some(row)) => row,
             Ok(None) => return Ok(Covered::Nothing),
             Err(error) => {
-                let (name, event) = (&table.published.name, Event::UploadFetch);
+                let (name, event) = (&table.published.name, Event::UploadLook);
                 let (_, message) = row_fault(connection, error, &script.sql, name, event.name())?;
                 return Ok(Covered::Unreadable(message));
             }
@@ -156,5 +156,5 @@ fn by_key(table: &CatalogTable) -> Result<Script, Failure> {
 }
 
 fn running(table: &CatalogTable) -> impl Fn(rusqlite::Error) -> Failure {
-    |error| script_failed(error, &table.published.name, Event::UploadFetch.name())
+    |error| script_failed(error, &table.published.name, Event::UploadLook.name())
 }

@@ -5,13 +5,14 @@
 
 use super::attempt::{Attempt, RowOutcome, Stop};
 use super::conflicts::Images;
+use super::constraint::foreign_keys_violated;
 use super::fence::{self, Standing};
 use super::input::Turn;
 use super::made;
-use crate::script::Event;
+use crate::script::{Detection, Event};
 use crate::sqlite::deploy::tables::has_user_triggers;
 use crate::sqlite::errors::{RowFault, row_fault};
-use crate::sqlite::values::bind;
+use crate::sqlite::values::{bind, bind_sessions};
 use crate::synchronization::change::Change;
 use crate::upload::rebase::Rebased;
 use crate::upload::uploaded_row::resolution_of;
@@ -50,6 +51,7 @@ pub(super) fn resolve_found(
         leads: false,
         may_leave: turn.table.details.may_leave,
         writes: true,
+        is_counted: turn.table.detection(turn.row.change) == Some(Detection::Count),
     };
     match found.verdict(turn.row)? {
         Verdict::Touches => fence::reject_touching(attempt, turn)?,
@@ -61,12 +63,52 @@ pub(super) fn resolve_found(
         // A change that is meant for another state of the row is applied to what the center itself
         // has made of the row.
         Verdict::Conflict | Verdict::Leads => {
+            if turn.table.detection(turn.row.change).is_some() {
+                return by_scripts(attempt, turn, now, before);
+            }
             return match made::over(attempt, turn, now)? {
                 Some(anew) => apply_rebased(attempt, turn, &anew),
                 None => dispute(attempt, turn, now, before),
             };
         }
     }
+    Ok(RowOutcome::Done)
+}
+
+/// Lets the scripts of the user decide, then counts, notes and owes.
+pub(super) fn by_scripts(
+    attempt: &mut Attempt<'_>,
+    turn: Turn<'_>,
+    now: Option<&[u8]>,
+    before: Standing,
+) -> Result<RowOutcome, Stop> {
+    let event = turn.table.settling(turn.row.change);
+    if let Some(script) = turn.table.own(event).filter(|script| !script.is_ignored()) {
+        let (connection, session) = (attempt.input.connection, attempt.input.request.session);
+        let ran = match connection.prepare_cached(&script.sql) {
+            Ok(mut statement) => {
+                bind_sessions(&mut statement, script, session).map_err(turn.failing(event))?;
+                attempt.run_own(&mut statement, script, (turn, event))?
+            }
+            Err(error) => {
+                let name = &turn.table.published.name;
+                let fault = row_fault(connection, error, &script.sql, name, event.name())?;
+                Err((fault.0.code(), fault.1))
+            }
+        };
+        match ran {
+            Ok(changes) => attempt.record.changed(turn.position, changes),
+            Err(fault) => {
+                attempt.record.reject(turn, fault)?;
+                return Ok(RowOutcome::Done);
+            }
+        }
+        attempt.progress.was_violated |= foreign_keys_violated(connection)?;
+        fence::check_written(attempt, turn, before)?;
+    }
+    let result = attempt.fetch(turn)?;
+    attempt.record.conflict(attempt.input, turn, Images { now, result: result.as_deref() })?;
+    attempt.record.owed.owe(&turn.id())?;
     Ok(RowOutcome::Done)
 }
 
@@ -111,7 +153,7 @@ fn dispute(
 }
 
 /// Applies `rebased` instead of the row, which is what the remote has.
-fn apply_rebased(
+pub(super) fn apply_rebased(
     attempt: &mut Attempt<'_>,
     turn: Turn<'_>,
     rebased: &Rebased,

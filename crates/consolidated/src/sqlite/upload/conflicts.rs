@@ -125,7 +125,7 @@ impl<'c> Conflicts<'c> {
     ) -> rusqlite::Result<()> {
         let (published, operation) = (&table.published, readable::operation(row.change));
         if self.of.as_ref().is_none_or(|of| !of.is(&published.name, operation)) {
-            self.go_to(table, operation)?;
+            self.go_to(table, row.change)?;
         }
         let of = self.of.get_or_insert_with(|| Of {
             table: published.name.clone(),
@@ -161,13 +161,13 @@ impl<'c> Conflicts<'c> {
     }
 
     /// Writes the records that wait, because the next one is about something else.
-    fn go_to(&mut self, table: &CatalogTable, operation: &str) -> rusqlite::Result<()> {
+    fn go_to(&mut self, table: &CatalogTable, change: Change) -> rusqlite::Result<()> {
         self.write()?;
         self.of = None;
         for Inserting { statement, .. } in [&mut self.one, &mut self.many] {
             statement.raw_bind_parameter(TABLE, &table.published.name)?;
-            statement.raw_bind_parameter(OPERATION, operation)?;
-            statement.raw_bind_parameter(RULE, &table.conflict_rule)?;
+            statement.raw_bind_parameter(OPERATION, readable::operation(change))?;
+            statement.raw_bind_parameter(RULE, table.decides(change))?;
         }
         Ok(())
     }

@@ -26,7 +26,7 @@ pub(super) enum Standing {
 /// Where the row with the key of an uploaded one is now. Without a fence every row is inside.
 pub(super) fn standing(input: &Input<'_>, turn: Turn<'_>) -> Result<Standing, Stop> {
     let fenced = turn.table.details.is_fenced();
-    let event = if fenced { Event::UploadFence } else { Event::UploadFetch };
+    let event = if fenced { Event::UploadFence } else { Event::UploadLook };
     let (script, failing) = (turn.table.required(event)?, turn.failing(event));
     let unread = |error| Stop::at_reading(input, error, &script.sql, turn, event);
     let mut statement = input.connection.prepare_cached(&script.sql).map_err(unread)?;

@@ -17,7 +17,7 @@ fn change_fetch(center: &mut Center, backend: Backend, part: &str, by: &str) {
     let table = backend.pick("syncline_script", "syncline.syncline_script");
     center.foreign(&format!(
         "UPDATE {table} SET script = replace(script, '{part}', '{by}')
-         WHERE table_name = 'doc' AND event = 'upload_fetch'"
+         WHERE table_name = 'doc' AND event = 'upload_look'"
     ));
     center.reconnect();
 }

@@ -5,12 +5,12 @@
 //! changed (S7).
 
 use crate::postgres::upload::isolation::group::{Group, Images, Rows};
-use crate::postgres::upload::isolation::hidden;
 use crate::postgres::upload::isolation::state::{Isolation, Ran};
+use crate::postgres::upload::isolation::{hidden, scripted};
 use crate::postgres::upload::made;
 use crate::postgres::upload::row_fault::RowFault;
 use crate::postgres::upload::stop::Stop;
-use crate::script::Event;
+use crate::script::{Detection, Event};
 use crate::synchronization::change::Change;
 use crate::upload::halving;
 use crate::upload::uploaded_row::{event_of, resolution_of};
@@ -52,6 +52,7 @@ fn decide(isolation: &mut Isolation<'_, '_>, group: Group, now: Images) -> Resul
     let ground = Ground::look(isolation, table, change, &rows, now)?;
     let is_missing = |key: &[u8]| !ground.now.contains_key(key) && !ground.beyond.contains(key);
     let hidden = hidden::among(isolation, (table, change), &rows, &is_missing)?;
+    let by_scripts = isolation.table(table).deployed.detection(change).is_some();
     let (mut conflicts, mut vetoed) = (Vec::new(), Vec::new());
     for bytes in rows {
         let row = isolation.read(table, change, &bytes)?;
@@ -62,6 +63,7 @@ fn decide(isolation: &mut Isolation<'_, '_>, group: Group, now: Images) -> Resul
         }
         match ground.found(&key).verdict(&row)? {
             Verdict::Same => isolation.echo(table, change, &[bytes])?,
+            Verdict::Conflict | Verdict::Leads if by_scripts => conflicts.push(bytes),
             Verdict::Conflict => conflicts.push(bytes),
             // Its parent may be waiting for another row to move out of its way.
             Verdict::Leads if !isolation.waiting_rows.is_empty() => {
@@ -73,6 +75,9 @@ fn decide(isolation: &mut Isolation<'_, '_>, group: Group, now: Images) -> Resul
         }
     }
     leave(isolation, Group { table, change, rows: vetoed })?;
+    if by_scripts {
+        return scripted::settle(isolation, Group { table, change, rows: conflicts }, &ground.now);
+    }
     settle(isolation, Group { table, change, rows: conflicts }, &ground.now)
 }
 
@@ -117,6 +122,8 @@ struct Ground {
     may_leave: bool,
     /// The rule may write what the remote sent.
     writes: bool,
+    /// The scripts of the user say that a row that is not applied has a conflict.
+    is_counted: bool,
 }
 
 impl Ground {
@@ -142,7 +149,8 @@ impl Ground {
         };
         let may_leave = this.deployed.details.may_leave;
         let writes = this.statement(resolution_of(change)).is_some();
-        let mut ground = Ground { now, beyond, inside: None, may_leave, writes };
+        let is_counted = this.deployed.detection(change) == Some(Detection::Count);
+        let mut ground = Ground { now, beyond, inside: None, may_leave, writes, is_counted };
         let mut asked = Vec::new();
         for (bytes, key) in rows.iter().zip(&keys) {
             if ground.found(key).asks_where_it_leads(&isolation.read(table, change, bytes)?)? {
@@ -163,6 +171,7 @@ impl Ground {
             leads: self.inside.as_ref().is_some_and(|inside| !inside.contains(key)),
             may_leave: self.may_leave,
             writes: self.writes,
+            is_counted: self.is_counted,
         }
     }
 }

@@ -12,7 +12,10 @@ impl Isolation<'_, '_> {
     /// Applies rows: all at once, or else in halves.
     pub(in crate::postgres) fn group(&mut self, group: Group) -> Result<(), Stop> {
         if self.table(group.table).deployed.is_own(group.change) {
-            return self.own(group);
+            return match self.table(group.table).deployed.detection(group.change) {
+                Some(detection) => self.compared(group, detection),
+                None => self.own(group),
+            };
         }
         let Group { table, change, rows } = group;
         let event = event_of(change);

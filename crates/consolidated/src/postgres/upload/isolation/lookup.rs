@@ -6,7 +6,7 @@ use crate::postgres::link::{Call, RowRef};
 use crate::postgres::statement::Statement;
 use crate::postgres::upload::batch::{self, Batch, batches};
 use crate::postgres::upload::isolation::group::Images;
-use crate::postgres::upload::isolation::state::Isolation;
+use crate::postgres::upload::isolation::state::{Isolation, UNDO};
 use crate::postgres::upload::row_fault::{RowFault, row_fault};
 use crate::postgres::upload::stop::{Stop, stopped};
 use crate::postgres::values::row_decoder::Decoder;
@@ -26,7 +26,7 @@ impl Isolation<'_, '_> {
         rows: &[Vec<u8>],
     ) -> Result<Images, Stop> {
         let this = self.table(table);
-        let statement = this.required(Event::UploadFetch)?;
+        let statement = this.required(Event::UploadLook)?;
         self.images(table, change, (statement, this), rows)
     }
 
@@ -153,16 +153,20 @@ impl Isolation<'_, '_> {
 
     /// Sends queries and hands on their rows, each with the position of its batch. Where they fail
     /// for the data of a row they leave nothing behind, and it is said how.
-    fn select_unless(
+    pub(super) fn select_unless(
         &mut self,
         batches: &[Batch<'_>],
         each: &mut dyn FnMut(usize, RowRef<'_>) -> Result<(), Failure>,
     ) -> Result<Option<(RowFault, Failure)>, Stop> {
-        self.flush()?;
+        if self.before == UNDO {
+            self.flush()?;
+        }
         let parameters: Vec<_> = batches.iter().map(Batch::parameters).collect();
         let reading = stopped("read rows as they are now");
-        let mut calls =
-            vec![Call::Simple("SET LOCAL plan_cache_mode = 'force_custom_plan'; SAVEPOINT asked")];
+        let before = std::mem::take(&mut self.before);
+        let begin =
+            format!("{before} SET LOCAL plan_cache_mode = 'force_custom_plan'; SAVEPOINT asked");
+        let mut calls = vec![Call::Simple(&begin)];
         calls.extend(batches.iter().zip(&parameters).map(|(batch, p)| batch::query(batch, p)));
         calls.push(Call::Simple("RELEASE SAVEPOINT asked; SET LOCAL plan_cache_mode = 'auto'"));
         let asked = self.link.stream(&calls, &mut |call, row| each(call - 1, row));
@@ -194,7 +198,7 @@ impl Isolation<'_, '_> {
     }
 }
 
-fn key_of(image: &[u8], width: usize, key: &[u16]) -> Result<Vec<u8>, Failure> {
+pub(super) fn key_of(image: &[u8], width: usize, key: &[u16]) -> Result<Vec<u8>, Failure> {
     let mut reader = RowReader::new(image);
     let mut values = Vec::with_capacity(width);
     for _ in 0..width {

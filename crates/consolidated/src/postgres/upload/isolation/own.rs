@@ -8,10 +8,11 @@ use crate::postgres::link::Answer;
 use crate::postgres::upload::batch::{self, Batch, Part, Reason};
 use crate::postgres::upload::fence::{self, Breach, Fence, Seen};
 use crate::postgres::upload::isolation::conflict;
-use crate::postgres::upload::isolation::group::{Group, Images, halve};
+use crate::postgres::upload::isolation::group::{Group, Images, Rows, halve};
 use crate::postgres::upload::isolation::state::Isolation;
 use crate::postgres::upload::row_fault::RowFault;
 use crate::postgres::upload::stop::Stop;
+use crate::script::{Detection, Event};
 use crate::synchronization::change::Change;
 use crate::upload::uploaded_row::event_of;
 use crate::upload::verdict::{is_outside, leads_outside};
@@ -24,8 +25,8 @@ type Taken<'a, 'r> = (&'a Table, Cow<'r, [Vec<u8>]>);
 /// What became of rows.
 enum OwnRan {
     Applied,
-    /// Some changed nothing.
-    Short,
+    /// Some changed nothing: their positions, where each row has a count of its own.
+    Short(Vec<usize>),
     Breach(Breach),
     Fault(RowFault),
 }
@@ -33,34 +34,54 @@ enum OwnRan {
 impl<'a> Isolation<'_, 'a> {
     /// Applies the rows of a group for which a user wrote the script.
     pub(super) fn own(&mut self, group: Group) -> Result<(), Stop> {
+        let Group { table, change, .. } = group;
+        let event = event_of(change);
+        let applied = self.through(group, event)?;
+        Ok(self.echo(table, change, &applied)?)
+    }
+
+    /// Runs the script of an event for the rows of a group. Returns those for which it has run;
+    /// what is to be done about the others is done.
+    pub(super) fn through(&mut self, group: Group, event: Event) -> Result<Rows, Stop> {
         let Group { table, change, rows } = group;
         let whole = self.table(table).deployed.whole.as_ref();
         let asks = whole.is_some_and(|whole| whole.asks(change));
-        let (mut stack, mut is_again) = (vec![rows], false);
+        let counted = self.table(table).deployed.detection(change) == Some(Detection::Count);
+        let (mut stack, mut is_again, mut done) = (vec![rows], false, Vec::new());
         while let Some(rows) = stack.pop() {
             if rows.is_empty() {
                 continue;
             }
-            let outcome = self.run_own(table, change, &rows)?;
-            if matches!(outcome, OwnRan::Applied) {
-                self.keep();
-                self.echo(table, change, &rows)?;
-                continue;
+            let outcome = self.run_own((table, change), event, &rows)?;
+            match &outcome {
+                OwnRan::Applied => {
+                    self.keep();
+                    done.extend(rows);
+                    continue;
+                }
+                // What changed nothing is a conflict: there is nothing to undo.
+                OwnRan::Short(positions) if counted && !positions.is_empty() => {
+                    self.keep();
+                    let (short, applied) = parted(rows, positions);
+                    done.extend(applied);
+                    conflict::resolve(self, Group { table, change, rows: short })?;
+                    continue;
+                }
+                _ => self.undo(),
             }
-            self.undo();
             if rows.len() > 1 {
                 halve(rows, &mut stack);
                 continue;
             }
             // Another session may have changed what was looked up for it.
-            is_again = asks && !is_again && matches!(outcome, OwnRan::Short);
+            is_again = asks && !is_again && matches!(outcome, OwnRan::Short(_));
             if is_again {
                 stack.push(rows);
                 continue;
             }
             let reason = match outcome {
                 OwnRan::Applied => continue,
-                OwnRan::Short => {
+                OwnRan::Short(_) => {
                     conflict::resolve(self, Group { table, change, rows })?;
                     self.write_conflicts()?;
                     continue;
@@ -71,18 +92,27 @@ impl<'a> Isolation<'_, 'a> {
             };
             self.reject(table, change, &rows[0], reason)?;
         }
-        Ok(())
+        Ok(done)
     }
 
     /// Runs the script inside a savepoint, with a look before and after it where there is a fence.
-    fn run_own(&mut self, table: usize, change: Change, rows: &[Vec<u8>]) -> Result<OwnRan, Stop> {
-        let (this, event, upload) = (self.table(table), event_of(change), self.upload);
+    fn run_own(
+        &mut self,
+        (table, change): (usize, Change),
+        event: Event,
+        rows: &[Vec<u8>],
+    ) -> Result<OwnRan, Stop> {
+        let (this, upload) = (self.table(table), self.upload);
         let looks = match &this.fence {
             Some(Fence(look)) => batch::batches(this, look, upload, change, rows)?,
             None => Vec::new(),
         };
-        let (whole, taken) = match self.widened(table, change, rows)? {
-            Ok(widened) => widened,
+        let taken = match this.deployed.own(event) {
+            Some(_) => self.widened(table, change, rows)?,
+            None => Ok((this, rows.into())),
+        };
+        let (whole, taken) = match taken {
+            Ok(taken) => taken,
             Err(reason) => return Ok(OwnRan::Fault(RowFault::Refused(reason))),
         };
         let batches = batch::batches(whole, whole.required(event)?, upload, change, &taken)?;
@@ -104,10 +134,13 @@ impl<'a> Isolation<'_, 'a> {
             }
         }
         let each = parts.len() / batches.len().max(1);
-        let mut firsts = batches.iter().zip(applied.iter().step_by(each.max(1)));
-        Ok(match firsts.any(|(batch, answer)| batch.is_short_by(answer.affected)) {
-            true => OwnRan::Short,
-            false => OwnRan::Applied,
+        let firsts = batches.iter().zip(applied.iter().step_by(each.max(1))).enumerate();
+        let short = firsts.filter(|(_, (batch, answer))| batch.is_short_by(answer.affected));
+        let short: Vec<usize> = short.map(|(at, _)| at).collect();
+        Ok(match short.is_empty() {
+            true => OwnRan::Applied,
+            false if batches.len() == rows.len() => OwnRan::Short(short),
+            false => OwnRan::Short(Vec::new()),
         })
     }
 
@@ -143,6 +176,15 @@ impl<'a> Isolation<'_, 'a> {
         }
         Ok(Ok((&wide.table, widened.into())))
     }
+}
+
+/// Parts the rows at `positions`, which come first, from the others.
+fn parted(rows: Rows, positions: &[usize]) -> (Rows, Rows) {
+    let (mut those, mut others) = (Vec::new(), Vec::new());
+    for (at, row) in rows.into_iter().enumerate() {
+        if positions.binary_search(&at).is_ok() { those.push(row) } else { others.push(row) }
+    }
+    (those, others)
 }
 
 /// What the looks at all rows have found.

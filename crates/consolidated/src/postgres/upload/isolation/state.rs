@@ -48,7 +48,7 @@ pub(in crate::postgres) struct Isolation<'l, 'a> {
     pub(super) policies: HashMap<usize, bool>,
 }
 
-const UNDO: &str = "ROLLBACK TO SAVEPOINT isolated; RELEASE SAVEPOINT isolated;";
+pub(super) const UNDO: &str = "ROLLBACK TO SAVEPOINT isolated; RELEASE SAVEPOINT isolated;";
 
 const KEEP: &str = "RELEASE SAVEPOINT isolated;";
 

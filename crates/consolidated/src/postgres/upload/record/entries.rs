@@ -1,5 +1,6 @@
 //! What is written of an upload in the system tables: statements with many entries each.
 
+use crate::administration::readable;
 use crate::download::bundle::Bundle;
 use crate::postgres::download::owed;
 use crate::postgres::encoding::Encoding;
@@ -8,6 +9,7 @@ use crate::postgres::link::Link;
 use crate::postgres::statement::{Value, as_parameters};
 use crate::postgres::upload::batch::{BATCH_BYTES, Reason};
 use crate::postgres::upload::work::Upload;
+use crate::synchronization::change::Change;
 use crate::upload::owed_rows::OwedRows;
 use crate::upload::reject::{self, Rejected};
 use model::{Counter, Failure};
@@ -70,7 +72,7 @@ const NOTING: &str = "note what became of the upload";
 /// The rows of a conflict, for people.
 pub(in crate::postgres) struct Conflict {
     pub(super) table: usize,
-    pub(super) operation: &'static str,
+    pub(super) change: Change,
     pub(super) old: Option<String>,
     pub(super) new: Option<String>,
     pub(super) consolidated: Option<String>,
@@ -226,14 +228,12 @@ impl<'a> Entries<'a> {
         conflicts: &'a [Conflict],
     ) -> Result<(), Fault> {
         let mut conflicts: Vec<&Conflict> = conflicts.iter().collect();
-        conflicts.sort_by_key(|conflict| (conflict.table, conflict.operation));
+        conflicts.sort_by_key(|conflict| (conflict.table, readable::operation(conflict.change)));
         for conflict in conflicts {
             let bytes = conflict.bytes();
             let takes = |part: &Part<&Conflict>| {
                 let first = part.entries.first();
-                first.is_some_and(|it| {
-                    (it.table, it.operation) == (conflict.table, conflict.operation)
-                })
+                first.is_some_and(|it| (it.table, it.change) == (conflict.table, conflict.change))
             };
             if self.conflicts.last().is_some_and(|last| takes(last) && last.is_full(bytes)) {
                 self.write(link)?;
@@ -281,15 +281,15 @@ impl<'a> Entries<'a> {
             written.push((owe, values));
         }
         for part in conflicts {
-            let Some(Conflict { table: at, operation, .. }) = part.entries.first() else {
+            let Some(Conflict { table: at, change, .. }) = part.entries.first() else {
                 continue;
             };
             let values: Vec<Value<'_>> = vec![
                 Box::new(remote_id),
                 Box::new(user),
                 Box::new(table(*at).published.name.as_str()),
-                Box::new(*operation),
-                Box::new(table(*at).conflict_rule.as_str()),
+                Box::new(readable::operation(*change)),
+                Box::new(table(*at).decides(*change)),
                 part.column(|it| it.old.as_deref().map(|row| encoding.spelled(row))),
                 part.column(|it| it.new.as_deref().map(|row| encoding.spelled(row))),
                 part.column(|it| it.consolidated.as_deref().map(|row| encoding.spelled(row))),

@@ -107,7 +107,7 @@ impl Attempt<'_> {
         &mut self,
         turn: Turn<'_>,
     ) -> Result<Option<Vec<u8>>, Stop> {
-        let (input, event, Turn { table, row, position }) = (self.input, Event::UploadFetch, turn);
+        let (input, event, Turn { table, row, position }) = (self.input, Event::UploadLook, turn);
         let (script, failing) = (table.required(event)?, turn.failing(event));
         let columns = (position, table.published.width());
         let known = self.progress.fetching.take_if(|(of, _)| *of == columns);

@@ -6,12 +6,13 @@
 
 use super::{Attempt, RowOutcome, Stop};
 use crate::catalog::table::Whole;
-use crate::script::Script;
+use crate::script::{Detection, Event, Script};
 use crate::sqlite::details::TableDetails;
 use crate::sqlite::upload::fence::{self, Standing};
 use crate::sqlite::upload::input::Turn;
 use crate::sqlite::upload::{conflict, constraint};
-use crate::sqlite::values::{bind_row, bind_sessions};
+use crate::sqlite::values::{bind, bind_row, bind_sessions, write_row};
+use crate::upload::detected::{Detected, detected};
 use crate::upload::rebase::Rebased;
 use crate::upload::uploaded_row::UploadedRow;
 use model::Code;
@@ -34,10 +35,26 @@ impl Attempt<'_> {
             fence::reject_touching(self, turn)?;
             return Ok(RowOutcome::Done);
         }
-        let whole = turn.table.whole.as_ref();
-        let wide = whole.map(|whole| self.widened(whole, turn)).transpose()?;
-        let wide = whole.zip(wide.as_ref()).map(|(whole, wide)| whole.read(wide)).transpose()?;
-        let changes = match self.run_own(first, script, turn, wide.as_ref().unwrap_or(turn.row))? {
+        match turn.table.detection(turn.row.change) {
+            Some(Detection::Forced) => {
+                let now = self.fetch(turn)?;
+                return conflict::by_scripts(self, turn, now.as_deref(), before);
+            }
+            Some(detection) => match self.detected(detection, turn)? {
+                Ok(Detected::AsSeen) => {}
+                Ok(Detected::Aside(anew)) => return conflict::apply_rebased(self, turn, &anew),
+                Ok(Detected::Conflict) => {
+                    let now = self.fetch(turn)?;
+                    return conflict::by_scripts(self, turn, now.as_deref(), before);
+                }
+                Err(fault) => {
+                    self.record.reject(turn, fault)?;
+                    return Ok(RowOutcome::Done);
+                }
+            },
+            None => {}
+        }
+        let changes = match self.run_own(first, script, (turn, turn.event()))? {
             Ok(changes) => changes,
             Err(fault) => {
                 self.record.reject(turn, fault)?;
@@ -65,7 +82,62 @@ impl Attempt<'_> {
         Ok(RowOutcome::Done)
     }
 
-    /// The row of an older shape for a script of all columns.
+    /// What the script that reads the row says about it, or what is wrong with the row.
+    fn detected(
+        &mut self,
+        detection: Detection,
+        turn: Turn<'_>,
+    ) -> Result<Result<Detected, Fault>, Stop> {
+        let fetching = detection.fetching();
+        let Some((event, script)) =
+            fetching.and_then(|event| Some((event, turn.table.own(event)?)))
+        else {
+            return Ok(Ok(Detected::AsSeen));
+        };
+        if script.is_ignored() {
+            return Ok(Ok(Detected::AsSeen));
+        }
+        let (connection, failing) = (self.input.connection, turn.failing(event));
+        let whole = turn.table.whole.as_ref();
+        let wide = whole.map(|whole| whole.widen(turn.row, None)).transpose()?;
+        let wide = whole.zip(wide.as_ref()).map(|(whole, wide)| whole.read(wide)).transpose()?;
+        let row = wide.as_ref().unwrap_or(turn.row);
+        let read = |statement: &mut Statement<'_>| -> rusqlite::Result<Option<Vec<u8>>> {
+            let mut rows = statement.raw_query();
+            let Some(found) = rows.next()? else { return Ok(None) };
+            let mut image = Vec::with_capacity(row.bytes.len());
+            write_row(&mut image, found, row.old.len())?;
+            Ok(Some(image))
+        };
+        let ran = match connection.prepare_cached(&script.sql) {
+            Ok(mut statement) => {
+                bind(&mut statement, script, self.input.request.session, row).map_err(&failing)?;
+                read(&mut statement)
+            }
+            Err(error) => Err(error),
+        };
+        match ran {
+            Ok(now) => {
+                let narrow = |now: Vec<u8>| whole.map_or(Ok(now.clone()), |it| it.narrow(&now));
+                let now = now.map(narrow).transpose()?;
+                Ok(Ok(detected(detection, turn.row, now.as_deref())?))
+            }
+            Err(error) => {
+                let outcome = self.outcome(Err(error), &script.sql, turn, event)?;
+                Ok(outcome.map(|_| Detected::AsSeen).map_err(|(fault, why)| (fault.code(), why)))
+            }
+        }
+    }
+
+    /// The row of an older shape for scripts of all columns, and their table. None of today's.
+    fn wide<'t>(
+        &mut self,
+        turn: Turn<'t>,
+    ) -> Result<Option<(&'t Whole<TableDetails>, Rebased)>, Stop> {
+        let Some(whole) = &turn.table.whole else { return Ok(None) };
+        Ok(Some((whole, self.widened(whole, turn)?)))
+    }
+
     fn widened(&mut self, whole: &Whole<TableDetails>, turn: Turn<'_>) -> Result<Rebased, Stop> {
         let wide = whole.widen(turn.row, None)?;
         if !whole.asks(turn.row.change) {
@@ -78,18 +150,20 @@ impl Attempt<'_> {
         }
     }
 
-    /// Runs all statements of the script with `row`, and says how many rows changed. A view changes
-    /// none itself: what its triggers change counts.
-    fn run_own(
+    /// Runs all statements of the script of an event, and says how many rows changed. A view
+    /// changes none itself: what its triggers change counts.
+    pub(in crate::sqlite::upload) fn run_own(
         &mut self,
         first: &mut Statement<'_>,
         script: &Script,
-        turn: Turn<'_>,
-        row: &UploadedRow<'_>,
+        (turn, event): (Turn<'_>, Event),
     ) -> Result<Result<usize, Fault>, Stop> {
-        let (connection, failing) = (self.input.connection, turn.failing(turn.event()));
+        let (connection, failing) = (self.input.connection, turn.failing(event));
+        let wide = if script.is_own() { self.wide(turn)? } else { None };
+        let wide = wide.as_ref().map(|(whole, wide)| whole.read(wide)).transpose()?;
+        let (row, of) = (wide.as_ref().unwrap_or(turn.row), (turn, event));
         let total = connection.total_changes();
-        let mut changes = match self.run_one(first, script, turn, row)? {
+        let mut changes = match self.run_one(first, script, of, row)? {
             Ok(changes) => changes,
             fault => return Ok(fault),
         };
@@ -97,13 +171,13 @@ impl Attempt<'_> {
             let mut statement = match connection.prepare_cached(&then.sql) {
                 Ok(statement) => statement,
                 Err(error) => {
-                    let outcome = self.outcome(Err(error), &then.sql, turn, turn.event())?;
+                    let outcome = self.outcome(Err(error), &then.sql, turn, event)?;
                     return Ok(outcome.map_err(|(fault, why)| (fault.code(), why)));
                 }
             };
             let session = self.input.request.session;
             bind_sessions(&mut statement, then, session).map_err(&failing)?;
-            match self.run_one(&mut statement, then, turn, row)? {
+            match self.run_one(&mut statement, then, of, row)? {
                 Ok(more) => changes += more,
                 fault => return Ok(fault),
             }
@@ -119,10 +193,9 @@ impl Attempt<'_> {
         &self,
         statement: &mut Statement<'_>,
         script: &Script,
-        turn: Turn<'_>,
+        (turn, event): (Turn<'_>, Event),
         row: &UploadedRow<'_>,
     ) -> Result<Result<usize, Fault>, Stop> {
-        let event = turn.event();
         bind_row(statement, script, row).map_err(turn.failing(event))?;
         let outcome = self.outcome(run(statement), &script.sql, turn, event)?;
         Ok(outcome.map_err(|(fault, why)| (fault.code(), why)))

@@ -213,7 +213,7 @@ impl<'a> Attempt<'a> {
         turn: Turn<'_>,
     ) -> Result<RowOutcome, Stop> {
         let (event, Turn { row, .. }) = (turn.event(), turn);
-        if script.is_own() {
+        if turn.table.is_own(row.change) {
             return self.own_row(statement, script, turn);
         }
         let expects = row.change != Change::Insert;
