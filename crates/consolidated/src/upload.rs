@@ -7,6 +7,7 @@ pub(crate) mod entered_again;
 pub(crate) mod halving;
 pub(crate) mod lost_inserts;
 pub(crate) mod owed_rows;
+pub(crate) mod reason;
 pub(crate) mod rebase;
 pub(crate) mod reject;
 pub(crate) mod row_map;

@@ -1,6 +1,7 @@
 //! The meaning of SQLite's errors, with the one who must act.
 
 use super::owners_fault::owners_fault;
+use crate::upload::reason::{DatabaseFault, Reason};
 use model::{Code, Failure};
 use rusqlite::{Connection, Error, ErrorCode, ffi};
 
@@ -59,9 +60,10 @@ pub(super) fn row_fault(
     sql: &str,
     table: &str,
     event: &str,
-) -> Result<(RowFault, String), Failure> {
+) -> Result<(RowFault, Reason), Failure> {
     if let Some(message) = owners_fault(connection, &error, sql) {
-        return Ok((RowFault::Refused(Code::RowRefused), message));
+        let code = Code::RowRefused;
+        return Ok((RowFault::Refused(code), (code, message).into()));
     }
     let Error::SqliteFailure(inner, message) = &error else {
         return Err(script_failed(error, table, event));
@@ -85,7 +87,37 @@ pub(super) fn row_fault(
         }
         _ => return Err(script_failed(error, table, event)),
     };
-    Ok((fault, message.clone().unwrap_or_else(|| inner.to_string())))
+    let message = message.clone().unwrap_or_else(|| inner.to_string());
+    let said = DatabaseFault::new(state(inner.extended_code), Some(inner.extended_code));
+    Ok((fault, Reason::said(fault.code(), message, said)))
+}
+
+/// What PostgreSQL calls the same.
+fn state(extended: i32) -> &'static str {
+    match extended {
+        ffi::SQLITE_CONSTRAINT_PRIMARYKEY
+        | ffi::SQLITE_CONSTRAINT_ROWID
+        | ffi::SQLITE_CONSTRAINT_UNIQUE => "23505",
+        ffi::SQLITE_CONSTRAINT_FOREIGNKEY => "23503",
+        ffi::SQLITE_CONSTRAINT_NOTNULL => "23502",
+        ffi::SQLITE_CONSTRAINT_CHECK => "23514",
+        ffi::SQLITE_CONSTRAINT_TRIGGER => "P0001",
+        ffi::SQLITE_CONSTRAINT_DATATYPE | ffi::SQLITE_MISMATCH => "22P02",
+        code if code & PRIMARY == ffi::SQLITE_CONSTRAINT => "23000",
+        _ => "22000",
+    }
+}
+
+/// Another row has a value that must be unique, in the words of the database.
+pub(super) fn not_unique(message: String) -> Reason {
+    let number = ffi::SQLITE_CONSTRAINT_UNIQUE;
+    Reason::said(Code::RowNotUnique, message, DatabaseFault::new(state(number), Some(number)))
+}
+
+/// A foreign key is broken, as it is found behind the statements.
+pub(super) fn breaks_reference(message: String) -> Reason {
+    let number = ffi::SQLITE_CONSTRAINT_FOREIGNKEY;
+    Reason::said(Code::RowReferences, message, DatabaseFault::new(state(number), Some(number)))
 }
 
 /// The part of an extended code that tells the kind of error.

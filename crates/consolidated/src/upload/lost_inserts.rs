@@ -8,7 +8,8 @@
 use crate::catalog::reference::Reference;
 use crate::catalog::table::CatalogTable;
 use crate::synchronization::change::{Change, RowSource};
-use crate::upload::owed_rows::{OwedRows, Reason};
+use crate::upload::owed_rows::OwedRows;
+use crate::upload::reason::Reason;
 use crate::upload::row_map::RowMap;
 use crate::upload::uploaded_row::{RowId, UploadedRow, each_row};
 use crate::upload::verdict::key_is_taken;
@@ -107,7 +108,7 @@ pub(crate) fn belonging(
 
 fn belongs_to_lost() -> Reason {
     let why = "the row that it belongs to was rejected, and another row has its key";
-    (Code::RowOfKeyTaken, why.to_owned())
+    (Code::RowOfKeyTaken, why.to_owned()).into()
 }
 
 /// A foreign key, by positions.
@@ -199,7 +200,7 @@ fn referred(
     let wanted = |at: usize, change| change != Change::Delete && to(at).next().is_some();
     each_row(batches, &published, wanted, |at, row| {
         let reason = lost.rejected.reason(&row.key(published(at), at))?;
-        if reason.is_none_or(|(code, _)| code != Code::RowKeyTaken) {
+        if reason.is_none_or(|reason| reason.code != Code::RowKeyTaken) {
             return Ok(());
         }
         for (number, link) in to(at) {

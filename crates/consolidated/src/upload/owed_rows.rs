@@ -4,13 +4,11 @@
 
 use crate::administration::readable;
 use crate::shape::LeftOut;
+use crate::upload::reason::Reason;
 use crate::upload::row_map::{place, read_place};
 use crate::upload::uploaded_row::RowId;
-use model::{Code, Failure, SpillMap, Spills};
+use model::{Failure, SpillMap, Spills};
 use std::sync::Arc;
-
-/// Why a row was refused.
-pub(crate) type Reason = (Code, String);
 
 /// From so many rows on they are worth more than an entry each.
 const MANY: u64 = 50;
@@ -36,12 +34,10 @@ impl OwedRows {
     }
 
     /// Adds a row and why it was refused.
-    pub(crate) fn reject(&mut self, row: &RowId, (code, message): Reason) -> Result<(), Failure> {
+    pub(crate) fn reject(&mut self, row: &RowId, reason: Reason) -> Result<(), Failure> {
         self.rejects = true;
         self.added += 1;
-        let mut value = code.number().to_le_bytes().to_vec();
-        value.extend_from_slice(message.as_bytes());
-        self.rows.add(place(row), value)
+        self.rows.add(place(row), reason.to_bytes())
     }
 
     /// Adds the rows of another one.
@@ -65,7 +61,7 @@ impl OwedRows {
             return Ok(None);
         }
         match self.rows.get(&place(row))? {
-            Some(value) => read_reason(&value),
+            Some(value) => Reason::read(&value),
             None => Ok(None),
         }
     }
@@ -90,15 +86,18 @@ impl OwedRows {
         let mut more = 0;
         left_out.visit(|row, left| {
             let (code, why) = left.reason;
-            let (code, message) = match self.reason(&row)? {
+            let reason = match self.reason(&row)? {
                 // What else was wrong with the row does not say it.
-                Some((code, message)) => (code, format!("{message}; {why}")),
+                Some(reason) => {
+                    let told = format!("{}; {why}", reason.message);
+                    reason.in_words(readable::message(told))
+                }
                 None => {
                     more += 1;
-                    (code, why)
+                    Reason::from((code, readable::message(why)))
                 }
             };
-            self.reject(&row, (code, readable::message(message)))
+            self.reject(&row, reason)
         })?;
         Ok(more)
     }
@@ -115,31 +114,22 @@ impl OwedRows {
     ) -> Result<(), E> {
         self.rows.visit(|place, value| {
             let (table, key) = read_place(place)?;
-            visit(table, key, read_reason(value)?)
+            visit(table, key, Reason::read(value)?)
         })
     }
-}
-
-fn read_reason(value: &[u8]) -> Result<Option<Reason>, Failure> {
-    let Some((code, message)) = value.split_first_chunk() else { return Ok(None) };
-    let code = Code::from_number(u16::from_le_bytes(*code)).ok_or_else(torn)?;
-    Ok(Some((code, std::str::from_utf8(message).map_err(|_| torn())?.to_owned())))
-}
-
-fn torn() -> Failure {
-    Failure::new(Code::Bug, "what was noted of a row does not read")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::Code;
 
     #[test]
     fn a_row_is_there_once_and_its_reason_stays() {
         let mut rows = OwedRows::within(&Arc::new(Spills::default()));
         let row = |table: usize, key: u8| (table, vec![key]);
         assert!(rows.is_empty() && !rows.contains(&row(0, 1)).unwrap());
-        let reason = (Code::RowVetoed, "no".to_owned());
+        let reason = Reason::from((Code::RowVetoed, "no".to_owned()));
         rows.owe(&row(1, 7)).unwrap();
         rows.reject(&row(0, 9), reason.clone()).unwrap();
         rows.owe(&row(0, 9)).unwrap();

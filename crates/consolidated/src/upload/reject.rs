@@ -5,6 +5,7 @@ use crate::shape::LeftOut;
 use crate::shape::left_out::ROWS_BYTES_MAX;
 use crate::synchronization::change::{Change, RowSource};
 use crate::upload::owed_rows::OwedRows;
+use crate::upload::reason::Reason;
 use crate::upload::uploaded_row::each_row;
 use model::{Code, Failure, PublishedTable};
 
@@ -38,7 +39,7 @@ pub(crate) fn visit_rejected<'t>(
         |position, uploaded| {
             let published = table(position);
             let id = uploaded.key(published, position);
-            let Some((code, message)) = rows.reason(&id)? else { return visit(None) };
+            let Some(Reason { code, message, .. }) = rows.reason(&id)? else { return visit(None) };
             let whole = left_out.map_or(Ok(None), |left_out| left_out.content(&id))?;
             let row = whole
                 .or_else(|| (bytes < ROWS_BYTES_MAX).then(|| row(published, uploaded.new_image())));
@@ -52,7 +53,7 @@ pub(crate) fn visit_rejected<'t>(
         if !left.empty {
             return Ok(());
         }
-        let Some((code, message)) = rows.reason(&id)? else { return Ok(()) };
+        let Some(Reason { code, message, .. }) = rows.reason(&id)? else { return Ok(()) };
         let (key, operation) = (key(table(id.0), &id.1), operation(Change::Update));
         visit(Some(Rejected { table: id.0, operation, key, row: left.content, code, message }))
     })

@@ -5,6 +5,7 @@
 use crate::sync_model::ConflictRule;
 use crate::synchronization::change::Change;
 use crate::upload::entered_again::EnteredAgain;
+use crate::upload::reason::Reason;
 use crate::upload::uploaded_row::{RowId, UploadedRow};
 use model::{Code, Failure, RowReader};
 
@@ -124,11 +125,11 @@ pub(crate) fn loses(
     (entered_again, id): (Option<&EnteredAgain>, &RowId),
     (now, result): (Option<&[u8]>, Option<&[u8]>),
     rule: &str,
-) -> Result<Option<(Code, String)>, Failure> {
+) -> Result<Option<Reason>, Failure> {
     let is_again = entered_again.map_or(Ok(false), |rows| rows.has(row, id))?;
     if is_again && now.is_none() && result.is_none() {
         let why = "the row was deleted at the center, and entered again here";
-        return Ok(Some((Code::RowKeyTaken, why.to_owned())));
+        return Ok(Some((Code::RowKeyTaken, why.to_owned()).into()));
     }
     let is_new = is_again || row.change == Change::Insert;
     Ok((is_new && gives_way(row, (now, result), rule)?).then(key_is_taken))
@@ -157,22 +158,22 @@ fn gives_way(
 }
 
 /// Why a new row is rejected that gives way to another one with its key.
-pub(crate) fn key_is_taken() -> (Code, String) {
-    (Code::RowKeyTaken, "another row with this key was at the center before".to_owned())
+pub(crate) fn key_is_taken() -> Reason {
+    (Code::RowKeyTaken, "another row with this key was at the center before".to_owned()).into()
 }
 
 /// Why a row is rejected that is outside the partition.
-pub(crate) fn is_outside() -> (Code, String) {
-    (Code::RowOutsideSubscription, "the row is outside the partition".to_owned())
+pub(crate) fn is_outside() -> Reason {
+    (Code::RowOutsideSubscription, "the row is outside the partition".to_owned()).into()
 }
 
 /// Why a row is rejected that would be outside the partition.
-pub(crate) fn leads_outside(change: Change) -> (Code, String) {
+pub(crate) fn leads_outside(change: Change) -> Reason {
     match change {
         Change::Insert | Change::Delete => is_outside(),
         Change::Update => {
             let message = "the change moves the row out of the partition".to_owned();
-            (Code::RowOutsideSubscription, message)
+            (Code::RowOutsideSubscription, message).into()
         }
     }
 }

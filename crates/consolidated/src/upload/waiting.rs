@@ -3,7 +3,7 @@
 //! They are in memory. So there is a limit, and a row above it is rejected.
 
 use crate::synchronization::change::Change;
-use crate::upload::owed_rows::Reason;
+use crate::upload::reason::Reason;
 use crate::upload::uploaded_row::UploadedRow;
 use model::{Code, Failure, Hold, PublishedTable, Spills};
 
@@ -28,7 +28,7 @@ pub(crate) struct WaitingRow {
 impl WaitingRow {
     /// An uploaded row, before it is known why it waits.
     pub(crate) fn of(table: usize, row: &UploadedRow<'_>) -> WaitingRow {
-        let reason = (Code::RowNotUnique, String::new());
+        let reason = (Code::RowNotUnique, String::new()).into();
         WaitingRow { table, change: row.change, row: row.bytes.to_vec(), reason }
     }
 
@@ -54,14 +54,14 @@ impl WaitingRows {
 
     /// Adds a row; or says why it is to be rejected, if it is above the limit.
     pub(crate) fn push(&mut self, row: WaitingRow) -> Result<(), Reason> {
-        let bytes = ROW_BYTES + (row.row.len() + row.reason.1.len()) as u64;
+        let bytes = ROW_BYTES + (row.row.len() + row.reason.message.len()) as u64;
         if self.rows.len() >= ROWS_MAX || self.hold.bytes() + bytes > BYTES_MAX {
             let why = format!(
                 "more than {ROWS_MAX} rows or {} MiB of this upload wait for other rows of it: {}",
                 BYTES_MAX >> 20,
-                row.reason.1
+                row.reason.message
             );
-            return Err((Code::TooManyRowsWait, why));
+            return Err((Code::TooManyRowsWait, why).into());
         }
         self.hold.grow(bytes);
         self.rows.push(row);
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     fn row(bytes: usize) -> WaitingRow {
-        let reason = (Code::RowNotUnique, "in the way".to_owned());
+        let reason = (Code::RowNotUnique, "in the way".to_owned()).into();
         WaitingRow { table: 1, change: Change::Update, row: vec![0; bytes], reason }
     }
 
@@ -117,7 +117,7 @@ mod tests {
         let mut rows = WaitingRows::within(&spills);
         let half = BYTES_MAX as usize / 2;
         assert!(rows.push(row(half)).is_ok() && rows.push(row(10)).is_ok());
-        let (code, why) = rows.push(row(half)).unwrap_err();
+        let Reason { code, message: why, .. } = rows.push(row(half)).unwrap_err();
         assert_eq!(code, Code::TooManyRowsWait);
         assert!(why.ends_with(": in the way"), "{why}");
         let taken = rows.take();

@@ -73,7 +73,7 @@ pub(super) fn find<'k>(
             return Err(failed("read what the remote is owed")(fault));
         };
         link.batch(UNDO).map_err(failed("undo what failed"))?;
-        Ok(Some(row_fault.into_reason().1))
+        Ok(Some(row_fault.into_reason().message))
     })
 }
 

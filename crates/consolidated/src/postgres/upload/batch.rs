@@ -56,7 +56,7 @@ pub(in crate::postgres) fn questions<'p>(queries: impl Iterator<Item = Call<'p>>
 }
 
 /// Why a row cannot reach the database at all.
-pub(in crate::postgres) use crate::upload::owed_rows::Reason;
+pub(in crate::postgres) use crate::upload::reason::Reason;
 
 /// Rows of one table and change, on their way to one statement.
 pub(in crate::postgres) struct Batch<'a> {
@@ -347,7 +347,7 @@ fn fits(table: &Table, row: &UploadedRow<'_>) -> Result<(), Reason> {
 /// Why a row is rejected with a value that its column cannot hold.
 fn unfit(table: &Table, at: usize, value: ValueRef<'_>, misfit: &impl Display) -> Reason {
     let name = &table.deployed.published.columns[at];
-    (Code::RowRefused, format!("column {name}: {} {misfit}", value.display()))
+    (Code::RowRefused, format!("column {name}: {} {misfit}", value.display())).into()
 }
 
 /// A key that the database would spell otherwise, which makes it another key at the remote.
@@ -360,7 +360,7 @@ fn misspelled_key(table: &Table, row: &UploadedRow<'_>) -> Option<Reason> {
     });
     respelled.map(|at| {
         let (name, text) = (&published.columns[at], row.new[at].display());
-        (Code::RowRefused, format!("column {name}: the database spells {text} differently"))
+        (Code::RowRefused, format!("column {name}: the database spells {text} differently")).into()
     })
 }
 
@@ -381,7 +381,7 @@ pub(in crate::postgres) fn batches<'a>(
         }
         let Some(batch) = batches.last_mut() else { continue };
         // Rows that do not fit were rejected before.
-        batch.add(&row).map_err(|(_, message)| Failure::new(Code::Bug, message))?;
+        batch.add(&row).map_err(|reason| Failure::new(Code::Bug, reason.message))?;
     }
     batches.iter_mut().for_each(Batch::finish);
     Ok(batches)
@@ -415,7 +415,7 @@ pub(in crate::postgres) fn applying<'a>(
             }
         };
         // Rows that do not fit were rejected before.
-        added.map_err(|(_, message)| Failure::new(Code::Bug, message))?;
+        added.map_err(|reason| Failure::new(Code::Bug, reason.message))?;
     }
     let mut batches: Vec<Batch<'a>> = parted.into_iter().map(|(_, batch)| batch).collect();
     batches.iter_mut().for_each(Batch::finish);

@@ -82,7 +82,7 @@ impl Binding {
         let (mut row, mut rest) = (UploadedRow::default(), rows);
         while !rest.is_empty() {
             rest = row.read(rest, change, width)?;
-            batch.add(&row).map_err(|(code, reason)| Failure::new(code, reason))?;
+            batch.add(&row).map_err(|reason| Failure::new(reason.code, reason.message))?;
         }
         batch.finish();
         Ok(batch.bytes())

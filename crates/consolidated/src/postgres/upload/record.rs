@@ -76,10 +76,11 @@ impl UploadRecord {
     pub(in crate::postgres) fn reject(
         &mut self,
         row: &RowId,
-        (code, message): Reason,
+        reason: Reason,
     ) -> Result<(), Failure> {
         self.applied.rejected += 1;
-        self.owed.reject(row, (code, readable::message(message)))
+        let told = readable::message(reason.message.clone());
+        self.owed.reject(row, reason.in_words(told))
     }
 
     /// Owes the uploaded rows that come with other claims than the remote was sent the table with:

@@ -2,26 +2,26 @@
 
 use crate::postgres::errors::Fault;
 use crate::postgres::upload::batch::Reason;
+use crate::upload::reason::DatabaseFault;
 use model::Code;
 
 /// What is wrong with one row.
 #[derive(Debug, Clone)]
 pub(in crate::postgres) enum RowFault {
     /// Another row has a value that must be unique, perhaps the key.
-    NotUnique(String),
+    NotUnique(Reason),
     /// It refers to a row that is not there, or others refer to it.
-    References(String),
+    References(Reason),
     Refused(Reason),
 }
 
 impl RowFault {
     /// Why the row is rejected, where nothing else can be done about it.
     pub(in crate::postgres) fn into_reason(self) -> Reason {
-        match self {
-            RowFault::NotUnique(message) => (Code::RowNotUnique, message),
-            RowFault::References(message) => (Code::RowReferences, message),
-            RowFault::Refused(reason) => reason,
-        }
+        let (RowFault::NotUnique(reason)
+        | RowFault::References(reason)
+        | RowFault::Refused(reason)) = self;
+        reason
     }
 }
 
@@ -44,11 +44,14 @@ pub(in crate::postgres) fn is_not_unique(fault: &Fault) -> bool {
 pub(in crate::postgres) fn row_fault(fault: &Fault) -> Option<RowFault> {
     let said = fault.db()?;
     let state = said.state();
-    let message = said.message().to_owned();
-    let refused = |code| Some(RowFault::Refused((code, said.message().to_owned())));
+    let reason = |code| {
+        let fault = DatabaseFault::new(state, None);
+        Reason::said(code, said.message().to_owned(), fault)
+    };
+    let refused = |code| Some(RowFault::Refused(reason(code)));
     match state {
-        "23505" | "23P01" => Some(RowFault::NotUnique(message)),
-        "23503" | "23001" => Some(RowFault::References(message)),
+        "23505" | "23P01" => Some(RowFault::NotUnique(reason(Code::RowNotUnique))),
+        "23503" | "23001" => Some(RowFault::References(reason(Code::RowReferences))),
         // 54000: an index entry that is too large; 54001: a value that is nested too deep; 44000: a
         // view's check option.
         "54000" | "54001" | "44000" => refused(Code::RowRefused),

@@ -233,7 +233,7 @@ impl<'l, 'a> Sending<'l, 'a> {
         }
         let Some(run) = self.fenced.last_mut() else { return Ok(()) };
         run.last = at;
-        run.keys.add(row).map_err(|(_, message)| Failure::new(Code::Bug, message))
+        run.keys.add(row).map_err(|reason| Failure::new(Code::Bug, reason.message))
     }
 
     /// Whether another row goes on in this parcel, or beside it.

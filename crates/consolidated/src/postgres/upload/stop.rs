@@ -1,7 +1,7 @@
 //! Why an upload cannot go on.
 
 use crate::postgres::errors::{Fault, failed};
-use crate::upload::owed_rows::Reason;
+use crate::upload::reason::Reason;
 use crate::upload::uploaded_row::RowId;
 use model::Failure;
 

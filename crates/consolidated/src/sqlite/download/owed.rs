@@ -132,8 +132,8 @@ impl<'c> Lookup<'c> {
             Ok(None) => return Ok(Covered::Nothing),
             Err(error) => {
                 let (name, event) = (&table.published.name, Event::UploadLook);
-                let (_, message) = row_fault(connection, error, &script.sql, name, event.name())?;
-                return Ok(Covered::Unreadable(message));
+                let (_, reason) = row_fault(connection, error, &script.sql, name, event.name())?;
+                return Ok(Covered::Unreadable(reason.message));
             }
         };
         write_row(out, row, table.published.width()).map_err(running(table))?;

@@ -10,11 +10,12 @@ use super::input::{Input, Turn};
 use super::own_entries::Tally;
 use super::record::Record;
 use crate::script::Event;
-use crate::sqlite::errors::row_fault;
-use crate::upload::owed_rows::{OwedRows, Reason};
+use crate::sqlite::errors::{breaks_reference, not_unique, row_fault};
+use crate::upload::owed_rows::OwedRows;
+use crate::upload::reason::Reason;
 use crate::upload::uploaded_row::RowId;
 use crate::upload::waiting::{WaitingRow, WaitingRows};
-use model::{Code, Failure};
+use model::Failure;
 use rusqlite::CachedStatement;
 
 /// One attempt at applying an upload.
@@ -134,7 +135,7 @@ impl Stop {
     ) -> Stop {
         let table = &turn.table.published.name;
         match row_fault(input.connection, error, sql, table, event.name()) {
-            Ok((fault, message)) => Stop::Unreadable(turn.id(), (fault.code(), message)),
+            Ok((_, reason)) => Stop::Unreadable(turn.id(), reason),
             Err(failure) => Stop::Failed(failure),
         }
     }
@@ -176,10 +177,8 @@ impl<'a> Attempt<'a> {
     pub(super) fn put_off(&mut self, row: WaitingRow, outcome: RowOutcome) -> Result<(), Failure> {
         let (rows, reason) = match outcome {
             RowOutcome::Done => return Ok(()),
-            RowOutcome::InTheWay(why) => (&mut self.waits.in_the_way, (Code::RowNotUnique, why)),
-            RowOutcome::Broken(broken) => {
-                (&mut self.waits.broken, (Code::RowReferences, broken.why))
-            }
+            RowOutcome::InTheWay(why) => (&mut self.waits.in_the_way, not_unique(why)),
+            RowOutcome::Broken(broken) => (&mut self.waits.broken, breaks_reference(broken.why)),
         };
         let id = self.input.id_of(&row)?;
         rows.push(WaitingRow { reason, ..row }).or_else(|why| self.waits.no_room.reject(&id, why))

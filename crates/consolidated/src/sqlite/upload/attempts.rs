@@ -4,9 +4,11 @@ use super::attempt::{Attempt, Known, Stop};
 use super::constraint::{self, ForeignKeys, Found};
 use super::input::Input;
 use super::{fence, lost, made, taken_along};
+use crate::sqlite::errors::breaks_reference;
 use crate::synchronization::Applied;
 use crate::upload::lost_inserts::Untold;
-use crate::upload::owed_rows::{OwedRows, Reason};
+use crate::upload::owed_rows::OwedRows;
+use crate::upload::reason::Reason;
 use model::{Code, Failure};
 
 /// After so many attempts, rows in each other's way are refused together.
@@ -56,7 +58,7 @@ pub(super) fn apply(input: &Input<'_>, ended: &mut OwedRows) -> Result<Applied, 
         }
     }
     let why = "the rows of the upload stand in each other's way";
-    attempts.refuse_all((Code::RowRefused, why.to_owned()))?;
+    attempts.refuse_all((Code::RowRefused, why.to_owned()).into())?;
     let left = || Failure::new(Code::Bug, "an upload of which all is refused is not applied");
     attempts.next()?.ok_or_else(left)
 }
@@ -99,10 +101,10 @@ impl Attempts<'_> {
                 known.careful = true;
                 known.refused.reject(&row, reason)?;
             }
-            Err(Stop::Ended(row, (code, why))) => {
-                let failure = format!("a transaction was ended: {why}");
+            Err(Stop::Ended(row, reason)) => {
+                let failure = format!("a transaction was ended: {}", reason.message);
                 let table = self.input.tables[row.0].published.name.as_str();
-                self.ended.reject(&row, (code, why))?;
+                self.ended.reject(&row, reason)?;
                 return Err(Failure::new(Code::ScriptFailed, failure).table(table));
             }
             Err(Stop::Failed(failure)) => return Err(failure),
@@ -147,7 +149,7 @@ impl Attempts<'_> {
             return known.refused.extend(&found.waited);
         }
         let why = "a foreign key is broken after the upload, and it is not known by which row";
-        self.refuse_all((Code::RowReferences, why.to_owned()))
+        self.refuse_all(breaks_reference(why.to_owned()))
     }
 
     /// Refuses all rows that were not refused before.

@@ -14,6 +14,7 @@ use crate::sqlite::deploy::tables::has_user_triggers;
 use crate::sqlite::errors::{RowFault, row_fault};
 use crate::sqlite::values::{bind, bind_sessions};
 use crate::synchronization::change::Change;
+use crate::upload::reason::Reason;
 use crate::upload::rebase::Rebased;
 use crate::upload::uploaded_row::resolution_of;
 use crate::upload::verdict::{Found, Instead, Verdict, agrees, loses};
@@ -92,8 +93,7 @@ pub(super) fn by_scripts(
             }
             Err(error) => {
                 let name = &turn.table.published.name;
-                let fault = row_fault(connection, error, &script.sql, name, event.name())?;
-                Err((fault.0.code(), fault.1))
+                Err(row_fault(connection, error, &script.sql, name, event.name())?.1)
             }
         };
         match ran {
@@ -123,11 +123,11 @@ fn dispute(
     let has_script = turn.table.script(event).is_some();
     match run(attempt, turn, event)? {
         Ok(()) => {}
-        Err((RowFault::NotUnique, message)) => return Ok(RowOutcome::InTheWay(message)),
-        Err((fault, message)) => {
+        Err((RowFault::NotUnique, reason)) => return Ok(RowOutcome::InTheWay(reason.message)),
+        Err((fault, reason)) => {
             // A key that exists is no value that another row gives up.
             let code = if let RowFault::Refused(code) = fault { code } else { Code::RowRefused };
-            attempt.record.reject(turn, (code, message))?;
+            attempt.record.reject(turn, Reason { code, ..reason })?;
             return Ok(RowOutcome::Done);
         }
     }
@@ -205,7 +205,7 @@ pub(super) fn veto(attempt: &mut Attempt<'_>, turn: Turn<'_>) -> Result<(), Fail
         true => "a trigger ignored the row".to_owned(),
         false => format!("the script {event} did not change the row"),
     };
-    attempt.record.reject(turn, (Code::RowVetoed, why))
+    attempt.record.reject(turn, (Code::RowVetoed, why).into())
 }
 
 /// Runs the script of `event`, if the rule has one.
@@ -213,7 +213,7 @@ fn run(
     attempt: &mut Attempt<'_>,
     turn: Turn<'_>,
     event: Event,
-) -> Result<Result<(), (RowFault, String)>, Stop> {
+) -> Result<Result<(), (RowFault, Reason)>, Stop> {
     let Some(script) = turn.table.script(event) else { return Ok(Ok(())) };
     let (input, failing) = (attempt.input, turn.failing(event));
     let mut statement = match input.connection.prepare_cached(&script.sql) {

@@ -15,6 +15,7 @@ use crate::quote::{ident, join};
 use crate::script::Event;
 use crate::sqlite::deploy::tables::{self, UserTable};
 use crate::sqlite::errors::failed;
+use crate::sqlite::errors::not_unique;
 use crate::sqlite::tracking::unique_columns;
 use crate::sqlite::values::Bind;
 use crate::synchronization::change::Change;
@@ -36,7 +37,7 @@ pub(super) fn settle_waiting(attempt: &mut Attempt<'_>) -> Result<OwedRows, Stop
         let mut still = Vec::new();
         for row in waiting {
             if let RowOutcome::InTheWay(message) = attempt.retry(&row)? {
-                still.push(WaitingRow { reason: (Code::RowNotUnique, message), ..row });
+                still.push(WaitingRow { reason: not_unique(message), ..row });
             }
         }
         waiting = still;
@@ -149,7 +150,7 @@ fn finish_placed(attempt: &mut Attempt<'_>, turn: Turn<'_>) -> Result<RowOutcome
             attempt.record.echo(turn);
             Ok(RowOutcome::Done)
         }
-        Err((_, message)) => Ok(RowOutcome::InTheWay(message)),
+        Err((_, reason)) => Ok(RowOutcome::InTheWay(reason.message)),
     }
 }
 

@@ -4,9 +4,10 @@ use super::input::Input;
 use crate::download::bundle::Bundle;
 use crate::sqlite::details::CatalogTable;
 use crate::sqlite::errors::failed;
-use crate::upload::owed_rows::{OwedRows, Reason};
+use crate::upload::owed_rows::OwedRows;
+use crate::upload::reason::Reason;
 use crate::upload::reject;
-use model::{Code, Failure};
+use model::Failure;
 use rusqlite::{CachedStatement, Connection, params};
 use std::sync::Arc;
 
@@ -88,9 +89,9 @@ impl<'c> Owing<'c> {
         }
         self.statement.raw_bind_parameter(KEY, key)?;
         if let Some(reason) = reason {
-            let (code, message) = reason.unzip();
-            self.statement.raw_bind_parameter(CODE, code.map(Code::number))?;
-            self.statement.raw_bind_parameter(MESSAGE, message)?;
+            let code = reason.as_ref().map(|reason| reason.code.number());
+            self.statement.raw_bind_parameter(CODE, code)?;
+            self.statement.raw_bind_parameter(MESSAGE, reason.map(|reason| reason.message))?;
         }
         self.statement.raw_execute().map(|_| ())
     }

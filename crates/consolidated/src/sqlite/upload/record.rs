@@ -13,7 +13,8 @@ use crate::sqlite::errors::failed;
 use crate::synchronization::Applied;
 use crate::synchronization::change::Change;
 use crate::upload::echo::Echo;
-use crate::upload::owed_rows::{OwedRows, Reason};
+use crate::upload::owed_rows::OwedRows;
+use crate::upload::reason::Reason;
 use model::Failure;
 
 /// What is kept of one attempt.
@@ -92,8 +93,8 @@ impl<'a> Record<'a> {
 
     pub(super) fn reject(&mut self, turn: Turn<'_>, reason: Reason) -> Result<(), Failure> {
         self.applied.rejected += 1;
-        let (code, message) = reason;
-        self.owed.reject(&turn.id(), (code, readable::message(message)))
+        let told = readable::message(reason.message.clone());
+        self.owed.reject(&turn.id(), reason.in_words(told))
     }
 
     /// Counts a conflict and records it with its rows, so that people can look at them later.

@@ -29,7 +29,7 @@ pub(super) fn reject(input: &Input<'_>, record: &mut Record<'_>) -> Result<(), F
                 return Ok(());
             }
             let why = "a delete of the same upload also removed or changed the row".to_owned();
-            record.reject(turn, (Code::RowTakenAlong, why))
+            record.reject(turn, (Code::RowTakenAlong, why).into())
         },
     )
 }

@@ -87,7 +87,7 @@ mod tests {
     use model::{Code, Spills};
 
     fn row(table: usize, change: Change, bytes: usize) -> WaitingRow {
-        let reason = (Code::RowNotUnique, String::new());
+        let reason = (Code::RowNotUnique, String::new()).into();
         WaitingRow { table, change, row: vec![table as u8; bytes], reason }
     }
 

@@ -93,5 +93,5 @@ fn enter(
         Ran::Affected(_) => "row-level security hides the row",
         Ran::Fault(_) => "the row is gone, or row-level security hides it",
     };
-    Ok(Some((Code::RowVetoed, why.to_owned())))
+    Ok(Some((Code::RowVetoed, why.to_owned()).into()))
 }

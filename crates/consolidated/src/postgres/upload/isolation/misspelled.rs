@@ -51,7 +51,7 @@ pub(in crate::postgres) fn refuse_misspelled(
     let mut good = Vec::new();
     let unreadable = halving::failing(&rows, |some| {
         Ok::<_, Stop>(match isolation.positions(table, change, &statement, some)? {
-            Err(fault) => Some(fault.into_reason().1),
+            Err(fault) => Some(fault.into_reason()),
             Ok(found) => {
                 for (at, row) in some.iter().enumerate() {
                     match found.contains(&at) {
@@ -63,8 +63,9 @@ pub(in crate::postgres) fn refuse_misspelled(
             }
         })
     })?;
-    for (row, message) in unreadable {
-        isolation.reject(table, change, row, (Code::RowKeyUnreadable, message))?;
+    for (row, reason) in unreadable {
+        let reason = Reason { code: Code::RowKeyUnreadable, ..reason };
+        isolation.reject(table, change, row, reason)?;
     }
     Ok(Group { table, change, rows: good })
 }
@@ -74,5 +75,5 @@ fn otherwise(table: &Table) -> Reason {
     let table = &table.deployed.published;
     let key: Vec<&str> =
         table.key.iter().map(|at| table.columns[usize::from(*at)].as_str()).collect();
-    (Code::RowRefused, format!("key {}: the center spells it differently", key.join(", ")))
+    (Code::RowRefused, format!("key {}: the center spells it differently", key.join(", "))).into()
 }

@@ -48,7 +48,7 @@ impl Isolation<'_, '_> {
             Some(silent) => format!("{silent} ignored the row"),
             None => format!("the script {} did not change the row", event_of(change).name()),
         };
-        Ok((Code::RowVetoed, why))
+        Ok((Code::RowVetoed, why).into())
     }
 
     /// Remembers what a row was rebased to.

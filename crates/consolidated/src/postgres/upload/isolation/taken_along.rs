@@ -51,7 +51,7 @@ fn reject_missing(isolation: &mut Isolation<'_, '_>, group: Option<Group>) -> Re
     for (key, bytes) in keys.iter().zip(&rows) {
         if !present.contains(key) {
             let message = "a delete of the same upload also removed or changed the row".to_owned();
-            isolation.reject(table, change, bytes, (Code::RowTakenAlong, message))?;
+            isolation.reject(table, change, bytes, (Code::RowTakenAlong, message).into())?;
         }
     }
     Ok(())

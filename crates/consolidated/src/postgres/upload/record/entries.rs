@@ -202,7 +202,7 @@ impl<'a> Entries<'a> {
 
     /// Adds what is owed of a table. Writes what becomes too much.
     fn owe(&mut self, link: &mut Link, entry: OwedEntry<'a>) -> Result<(), Failure> {
-        let message = entry.reason.as_ref().map_or(0, |(_, message)| message.len());
+        let message = entry.reason.as_ref().map_or(0, |reason| reason.message.len());
         let bytes = entry.key.len() + message;
         if self.owed.is_full(bytes) {
             self.write(link).map_err(failed(NOTING))?;
@@ -267,7 +267,7 @@ impl<'a> Entries<'a> {
         let table = |at: usize| upload.tables[at].deployed.as_ref();
         let mut written: Vec<Written<'_>> = Vec::new();
         if !owed.entries.is_empty() {
-            let code = |it: &OwedEntry<'_>| Some(i32::from(it.reason.as_ref()?.0.number()));
+            let code = |it: &OwedEntry<'_>| Some(i32::from(it.reason.as_ref()?.code.number()));
             let values: Vec<Value<'_>> = vec![
                 Box::new(remote_id),
                 Box::new(counter),
@@ -275,7 +275,7 @@ impl<'a> Entries<'a> {
                 owed.column(|it| it.key.as_slice()),
                 owed.column(|it| it.bundled),
                 owed.column(code),
-                owed.column(|it| it.reason.as_ref().map(|(_, message)| encoding.spelled(message))),
+                owed.column(|it| it.reason.as_ref().map(|why| encoding.spelled(&why.message))),
             ];
             let owe: &'static str = if *first { &OWE_FIRST } else { &OWE };
             written.push((owe, values));

@@ -18,6 +18,7 @@ use crate::script::Event;
 use crate::sqlite::errors::{RowFault, row_fault, undoes_itself};
 use crate::sqlite::upload::input::Turn;
 use crate::sqlite::values::{bind_row, bind_sessions, write_row};
+use crate::upload::reason::Reason;
 use rusqlite::Statement;
 
 impl Attempt<'_> {
@@ -29,7 +30,7 @@ impl Attempt<'_> {
         sql: &str,
         turn: Turn<'_>,
         event: Event,
-    ) -> Result<Result<usize, (RowFault, String)>, Stop> {
+    ) -> Result<Result<usize, (RowFault, Reason)>, Stop> {
         let ran = statement.raw_execute();
         self.outcome(ran, sql, turn, event)
     }
@@ -41,7 +42,7 @@ impl Attempt<'_> {
         sql: &str,
         turn: Turn<'_>,
         event: Event,
-    ) -> Result<Result<usize, (RowFault, String)>, Stop> {
+    ) -> Result<Result<usize, (RowFault, Reason)>, Stop> {
         let error = match ran {
             Ok(changes) => return Ok(Ok(changes)),
             Err(error) => error,
@@ -52,16 +53,16 @@ impl Attempt<'_> {
         let own = turn.table.own(event).is_some();
         let undone = ended || undoes_itself(connection, &error) && !own;
         let table = &turn.table.published.name;
-        let (fault, message) = row_fault(connection, error, sql, table, event.name())?;
+        let (fault, reason) = row_fault(connection, error, sql, table, event.name())?;
         if ended {
-            return Err(Stop::Ended(turn.id(), (fault.code(), message)));
+            return Err(Stop::Ended(turn.id(), reason));
         }
         match self.is_careful() {
             true => self.input.run("ROLLBACK TO one_row")?,
             false if undone => {}
             false => return Err(Stop::LeftTraces),
         }
-        Ok(Err((fault, message)))
+        Ok(Err((fault, reason)))
     }
 
     /// Whether each row has a savepoint. A row that is taken back needs one.

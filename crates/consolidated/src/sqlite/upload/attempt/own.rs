@@ -8,18 +8,16 @@ use super::{Attempt, RowOutcome, Stop};
 use crate::catalog::table::Whole;
 use crate::script::{Detection, Event, Script};
 use crate::sqlite::details::TableDetails;
+use crate::sqlite::errors::not_unique;
 use crate::sqlite::upload::fence::{self, Standing};
 use crate::sqlite::upload::input::Turn;
 use crate::sqlite::upload::{conflict, constraint};
 use crate::sqlite::values::{bind, bind_row, bind_sessions, write_row};
 use crate::upload::detected::{Detected, detected};
+use crate::upload::reason::Reason;
 use crate::upload::rebase::Rebased;
 use crate::upload::uploaded_row::UploadedRow;
-use model::Code;
 use rusqlite::Statement;
-
-/// What is wrong with the row, in the words for its reject.
-type Fault = (Code, String);
 
 impl Attempt<'_> {
     /// Applies one row. `first` is the first statement of `script`, bound to the session.
@@ -68,7 +66,7 @@ impl Attempt<'_> {
                     Ok(RowOutcome::Done)
                 }
                 RowOutcome::InTheWay(why) => {
-                    self.record.reject(turn, (Code::RowNotUnique, why))?;
+                    self.record.reject(turn, not_unique(why))?;
                     Ok(RowOutcome::Done)
                 }
                 outcome => Ok(outcome),
@@ -87,7 +85,7 @@ impl Attempt<'_> {
         &mut self,
         detection: Detection,
         turn: Turn<'_>,
-    ) -> Result<Result<Detected, Fault>, Stop> {
+    ) -> Result<Result<Detected, Reason>, Stop> {
         let fetching = detection.fetching();
         let Some((event, script)) =
             fetching.and_then(|event| Some((event, turn.table.own(event)?)))
@@ -124,7 +122,7 @@ impl Attempt<'_> {
             }
             Err(error) => {
                 let outcome = self.outcome(Err(error), &script.sql, turn, event)?;
-                Ok(outcome.map(|_| Detected::AsSeen).map_err(|(fault, why)| (fault.code(), why)))
+                Ok(outcome.map(|_| Detected::AsSeen).map_err(|(_, reason)| reason))
             }
         }
     }
@@ -157,7 +155,7 @@ impl Attempt<'_> {
         first: &mut Statement<'_>,
         script: &Script,
         (turn, event): (Turn<'_>, Event),
-    ) -> Result<Result<usize, Fault>, Stop> {
+    ) -> Result<Result<usize, Reason>, Stop> {
         let (connection, failing) = (self.input.connection, turn.failing(event));
         let wide = if script.is_own() { self.wide(turn)? } else { None };
         let wide = wide.as_ref().map(|(whole, wide)| whole.read(wide)).transpose()?;
@@ -172,7 +170,7 @@ impl Attempt<'_> {
                 Ok(statement) => statement,
                 Err(error) => {
                     let outcome = self.outcome(Err(error), &then.sql, turn, event)?;
-                    return Ok(outcome.map_err(|(fault, why)| (fault.code(), why)));
+                    return Ok(outcome.map_err(|(_, reason)| reason));
                 }
             };
             let session = self.input.request.session;
@@ -195,10 +193,10 @@ impl Attempt<'_> {
         script: &Script,
         (turn, event): (Turn<'_>, Event),
         row: &UploadedRow<'_>,
-    ) -> Result<Result<usize, Fault>, Stop> {
+    ) -> Result<Result<usize, Reason>, Stop> {
         bind_row(statement, script, row).map_err(turn.failing(event))?;
         let outcome = self.outcome(run(statement), &script.sql, turn, event)?;
-        Ok(outcome.map_err(|(fault, why)| (fault.code(), why)))
+        Ok(outcome.map_err(|(_, reason)| reason))
     }
 }
 

@@ -13,7 +13,7 @@ use crate::sqlite::upload::{conflict, constraint, foresight};
 use crate::sqlite::values::{bind_row, bind_sessions};
 use crate::synchronization::change::{Change, UploadedRows};
 use crate::upload::changed_columns::{ChangedColumns, Chosen};
-use crate::upload::owed_rows::Reason;
+use crate::upload::reason::Reason;
 use crate::upload::uploaded_row::{UploadedRow, each_batch, event_of};
 use crate::upload::waiting::WaitingRow;
 use model::Failure;
@@ -83,7 +83,7 @@ impl<'a> Statements<'a> {
         let statement = prepare().map(Ok).or_else(|error| {
             let (connection, name) = (input.connection, &table.published.name);
             let fault = row_fault(connection, error, &script.sql, name, event.name());
-            fault.map(|(fault, why)| Err((fault.code(), why)))
+            fault.map(|(_, reason)| Err(reason))
         })?;
         Ok((script, statement))
     }
@@ -247,13 +247,11 @@ impl<'a> Attempt<'a> {
                 }
                 self.record.echo(turn);
             }
-            Err((RowFault::Refused(code), message)) => {
-                self.record.reject(turn, (code, message))?;
-            }
-            Err((fault, message)) => {
+            Err((RowFault::Refused(_), reason)) => self.record.reject(turn, reason)?,
+            Err((fault, reason)) => {
                 return match self.meets_its_row(turn, fault)? {
-                    true => conflict::resolve(self, turn, message),
-                    false => Ok(RowOutcome::InTheWay(message)),
+                    true => conflict::resolve(self, turn, reason.message),
+                    false => Ok(RowOutcome::InTheWay(reason.message)),
                 };
             }
         }

@@ -18,6 +18,7 @@ use super::hidden::{End, ForeignKeys};
 use super::{foreign_keys_violated, settle_waiting};
 use crate::sqlite::deploy::tables::has_user_triggers;
 use crate::sqlite::errors::failed;
+use crate::sqlite::errors::{breaks_reference, not_unique};
 use crate::sqlite::upload::attempt::{Attempt, Broken, RowOutcome, Stop};
 use crate::sqlite::upload::input::{Input, Turn};
 use crate::synchronization::change::Change;
@@ -62,7 +63,7 @@ fn refuse(
 ) -> Result<(), Failure> {
     waiting
         .iter()
-        .filter(|row| row.reason.0 == Code::RowReferences)
+        .filter(|row| row.reason.code == Code::RowReferences)
         .try_for_each(|row| refused.reject(&input.id_of(row)?, row.reason.clone()))
 }
 
@@ -81,11 +82,11 @@ fn one_by_one(
             match attempt.retry(&row)? {
                 RowOutcome::Done => {}
                 RowOutcome::InTheWay(why) => {
-                    row.reason = (Code::RowNotUnique, why);
+                    row.reason = not_unique(why);
                     still.push(row);
                 }
                 RowOutcome::Broken(broken) => {
-                    row.reason = (Code::RowReferences, broken.why);
+                    row.reason = breaks_reference(broken.why);
                     if broken.elsewhere { &mut elsewhere } else { &mut still }.push(row);
                 }
             }
@@ -149,7 +150,7 @@ fn apply_together(
     for row in waiting {
         let broken = input.waiting(row, |turn| foreign_keys.broken_at(input.connection, turn))?;
         if let Some(end) = broken.first() {
-            out.reject(&input.id_of(row)?, (Code::RowReferences, foreign_keys.reason(*end)))?;
+            out.reject(&input.id_of(row)?, breaks_reference(foreign_keys.reason(*end)))?;
         }
     }
     let stay = out.is_empty() && !foreign_keys_violated(input.connection)?;

@@ -37,7 +37,7 @@ pub(in crate::postgres) fn make_room(
 ) -> Result<(Change, Vec<u8>), Stop> {
     let row = isolation.read(waiting.table, waiting.change, &waiting.row)?;
     let as_it_is = (waiting.change, waiting.row.clone());
-    let query = match (waiting.reason.0, waiting.change) {
+    let query = match (waiting.reason.code, waiting.change) {
         (Code::RowNotUnique, Change::Update) => UNIQUE_COLUMNS,
         (Code::RowReferences, _) => REFERRING_COLUMNS,
         _ => return Ok(as_it_is),
