@@ -32,9 +32,9 @@ fn show(dir: &Dir) -> Result<(), Failure> {
     }
     for script in &scripts {
         let heading = format!(
-            "-- script version {}, table {}, event {}{}",
+            "-- script version {}{}, event {}{}",
             script.script_version,
-            script.table,
+            of_table(&script.table),
             script.event.name(),
             if script.own { ", yours" } else { "" }
         );
@@ -44,6 +44,10 @@ fn show(dir: &Dir) -> Result<(), Failure> {
         output::line("-- no scripts are deployed")?;
     }
     Ok(())
+}
+
+fn of_table(table: &str) -> String {
+    if table.is_empty() { String::new() } else { format!(", table {table}") }
 }
 
 /// Writes what the models generate, for people to change.
@@ -131,7 +135,8 @@ fn to_text(script: &PlannedScript) -> String {
         false => "",
     };
     let way = way.map_or("see below".to_owned(), |way| format!("{}: {}", way.name(), way.reason()));
-    format!("{script_version} {table} {event}: {}{outdated}, {way}", origin(script))
+    let table = if table.is_empty() { String::new() } else { format!("{table} ") };
+    format!("{script_version} {table}{event}: {}{outdated}, {way}", origin(script))
 }
 
 fn conflicts_to_text(table: &TableConflicts) -> String {

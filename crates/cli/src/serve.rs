@@ -57,10 +57,14 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Failure> {
     });
     if ending.is_none()
         && let Ok(Some(failure)) = watching.join()
+        && failure.code() != Code::ServerDrained
     {
         // Nothing is drained: waiting for a stage that cannot work would keep the process.
         tracing::error!(error = %failure.full_message(), "the server cannot continue and ends");
         return Err(failure);
+    }
+    if ending.is_none() {
+        tracing::error!("the script handle_error ends the server");
     }
     at_once.store(true, Ordering::SeqCst);
     let drain_timeout_s = server.drain_timeout_s();

@@ -182,7 +182,7 @@ impl PlannedScripts {
 pub struct PlannedScript {
     /// The script version.
     pub script_version: ScriptVersion,
-    /// The table.
+    /// The table; empty where the event belongs to none.
     pub table: String,
     /// The event.
     pub event: Event,
@@ -222,6 +222,8 @@ pub enum Way {
     RowByRow,
     /// Once for each download.
     Once,
+    /// Whenever its event happens.
+    AtEvent,
 }
 
 impl Way {
@@ -233,6 +235,7 @@ impl Way {
             Way::Together => "row by row, sent together",
             Way::RowByRow => "row by row",
             Way::Once => "once",
+            Way::AtEvent => "at its event",
         }
     }
 
@@ -244,6 +247,7 @@ impl Way {
             Way::Together => "it names values of one row",
             Way::RowByRow => "SQLite runs in the process of the server",
             Way::Once => "it is a cursor",
+            Way::AtEvent => "it belongs to no table",
         }
     }
 }
@@ -253,7 +257,7 @@ impl Way {
 pub struct StoredScript {
     /// The script version.
     pub script_version: ScriptVersion,
-    /// The table of a table event.
+    /// The table; empty where the event belongs to none.
     pub table: String,
     /// The event.
     pub event: Event,

@@ -8,9 +8,11 @@ pub(crate) mod deciding;
 mod held;
 pub(crate) mod reference;
 pub(crate) mod table;
+mod version_scripts;
 mod waiting;
 
 pub(crate) use held::{HeldRow, ShapeRow};
+pub(crate) use version_scripts::VersionScripts;
 pub(crate) use waiting::{
     LostColumns, Unserved, require_any, require_columns, require_known, unserved, wait_too,
 };
@@ -37,6 +39,11 @@ const SCHEMAS_MAX: usize = 64;
 
 /// The option of a script version whose downloads are to be acknowledged at once.
 pub(crate) const ACKNOWLEDGE: &str = "acknowledge";
+
+/// The option that says what becomes of an upload with a row that the database refuses, and its
+/// value where nothing of the upload is applied then.
+pub(crate) const ON_ERROR: &str = "on_error";
+pub(crate) const CANCEL: &str = "cancel";
 
 /// A deployment.
 #[derive(Debug)]
@@ -66,6 +73,7 @@ struct KnownSchema {
 struct Version<D> {
     name: ScriptVersion,
     acknowledge: bool,
+    scripts: Arc<VersionScripts>,
     publications: Vec<(PublicationName, BTreeSet<String>)>,
     /// Parents first.
     tables: Vec<Arc<CatalogTable<D>>>,
@@ -115,11 +123,15 @@ impl<D: DeserializeOwned> Catalog<D> {
             }
             let tables = tables(&rows, name)?;
             let held = held::tables(&rows.held, name, &tables)?;
-            let acknowledge = rows.options.iter().any(|(version, option, value)| {
-                version == name && option == ACKNOWLEDGE && value == "true"
-            });
-            let name = ScriptVersion::new(name.clone())?;
-            versions.push(Version { name, acknowledge, publications, tables, held });
+            let has = |wanted: &str, expected: &str| {
+                rows.options.iter().any(|(version, option, value)| {
+                    version == name && option == wanted && value == expected
+                })
+            };
+            let acknowledge = has(ACKNOWLEDGE, "true");
+            let scripts = VersionScripts::read(&rows.scripts, name, has(ON_ERROR, CANCEL))?;
+            let (name, scripts) = (ScriptVersion::new(name.clone())?, Arc::new(scripts));
+            versions.push(Version { name, acknowledge, scripts, publications, tables, held });
         }
         let (shapes, older_shapes) = held::shapes(rows.shapes)?;
         let schemas = Vec::new();
@@ -180,6 +192,12 @@ impl<D> Catalog<D> {
             held: Held::Untold,
             waiting: Arc::default(),
         })
+    }
+
+    /// The scripts of a version that belong to no table.
+    pub(crate) fn version_scripts(&self, version: &ScriptVersion) -> Arc<VersionScripts> {
+        let found = self.versions.iter().find(|known| known.name == *version);
+        found.map(|found| found.scripts.clone()).unwrap_or_default()
     }
 
     fn put_together(
@@ -314,7 +332,8 @@ fn tables<D: DeserializeOwned>(
             updates,
         });
     }
-    for (_, name, event, text) in rows.scripts.iter().filter(|row| row.0 == version) {
+    let of_tables = |row: &&(String, String, String, String)| row.0 == version && !row.1.is_empty();
+    for (_, name, event, text) in rows.scripts.iter().filter(of_tables) {
         let event = Event::from_name(event).ok_or_else(|| {
             Failure::new(Code::ScriptFailed, format!("table {name} has an unknown event {event}"))
         })?;

@@ -14,6 +14,7 @@ mod dialect;
 mod download;
 mod encoding;
 mod errors;
+mod event_script;
 mod identity;
 mod incarnation;
 mod link;

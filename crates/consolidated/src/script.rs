@@ -8,11 +8,13 @@
 //! A model generates scripts ([`Script::parse`]). Users write some of their own ([`own`]).
 
 mod assignments;
+pub(crate) mod called;
 pub(crate) mod conflicts;
 mod event;
 mod lexer;
 pub(crate) mod own;
 mod parameter;
+pub(crate) mod told;
 
 pub use conflicts::Detection;
 pub use event::Event;
@@ -21,9 +23,10 @@ pub(crate) use parameter::{Parameter, Relation, claim};
 
 use crate::upload::changed_columns::ChangedColumns;
 use assignments::Assignments;
-use event::Images;
+use event::EventFact;
 use lexer::{Token, Tokens, line_and_column, separated};
 use model::{Code, Failure, PublishedTable};
+use told::Told;
 
 /// A stretch of a script.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,6 +59,8 @@ pub(crate) struct Own {
     pub(crate) counts: bool,
     /// The statements behind the first.
     pub(crate) then: Vec<Script>,
+    /// What its event tells and the script may set.
+    out: &'static [Told],
     /// Where each piece begins in the text.
     places: Vec<usize>,
 }
@@ -78,10 +83,12 @@ impl Mistake {
 impl Script {
     /// Resolves the parameters in the generated `text`.
     pub fn parse(text: &str, table: &PublishedTable) -> Result<Script, Failure> {
+        // Generated scripts name what there is.
+        let generated = Event::ConflictRule.fact();
         let assignments = Assignments::of(text, table);
         let mut script = Script { assignments, ..Script::default() };
         for (at, token) in Tokens::of(text) {
-            script.add((at, token), table, Images::NewAndOld).map_err(|mistake| {
+            script.add((at, token), table, generated).map_err(|mistake| {
                 Failure::new(Code::ScriptFailed, mistake.message).table(table.name.as_str())
             })?;
         }
@@ -105,12 +112,17 @@ impl Script {
         }
     }
 
+    /// Whether the script may set a value of its event.
+    pub(crate) fn sets(&self, told: Told) -> bool {
+        self.own.as_ref().is_some_and(|own| own.out.contains(&told))
+    }
+
     /// Adds one token, which begins `at` this position of the text.
     fn add(
         &mut self,
         (at, token): (usize, Token<'_>),
         table: &PublishedTable,
-        images: Images,
+        fact: &EventFact,
     ) -> Result<(), Mistake> {
         match token {
             Token::Plain(text) | Token::Quoted(text) | Token::Comment(text) => {
@@ -127,7 +139,7 @@ impl Script {
                     self.sql.push_str(&format!("{{{body}}}"));
                     self.push(at, Piece::Relation(relation));
                 }
-                None => self.add_parameters((at + 1, body), table, images)?,
+                None => self.add_parameters((at + 1, body), table, fact)?,
             },
         }
         Ok(())
@@ -161,13 +173,13 @@ impl Script {
         &mut self,
         (at, body): (usize, &str),
         table: &PublishedTable,
-        images: Images,
+        fact: &EventFact,
     ) -> Result<(), Mistake> {
         for (number, (begin, name)) in separated(body).into_iter().enumerate() {
             if number > 0 {
                 self.add_text(at + begin, ", ");
             }
-            let parameter = parameter::resolve(name, table, images)
+            let parameter = parameter::resolve(name, table, fact)
                 .map_err(|message| Mistake { at: at + begin, message })?;
             let index = match self.parameters.iter().position(|known| *known == parameter) {
                 Some(index) => index,

@@ -25,6 +25,8 @@ pub struct Serving {
     pub departures: Departures,
     /// Where a database of SQLite lies.
     pub disk: Arc<dyn Disk>,
+    /// Whether a script may end this server.
+    pub may_drain: bool,
 }
 
 impl Default for Serving {
@@ -35,6 +37,7 @@ impl Default for Serving {
             spills: Arc::default(),
             departures: Departures::default(),
             disk: Arc::new(SystemDisk),
+            may_drain: false,
         }
     }
 }

@@ -15,6 +15,7 @@ mod details;
 mod dialect;
 mod download;
 mod errors;
+mod event_script;
 mod identity;
 mod incarnation;
 mod owners_fault;

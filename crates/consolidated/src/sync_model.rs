@@ -34,9 +34,12 @@ pub struct SyncModel {
     pub unpublished: Vec<String>,
     /// The time zone of the local times that own cursors compare with the last download.
     pub time_zone: Option<String>,
+    /// A row that the database refuses cancels the upload, if no script decides otherwise.
+    pub cancels: bool,
     /// No script is generated that the user can write.
     pub only_own: bool,
-    /// The scripts that the user wrote, by the table's name as written and event.
+    /// The scripts that the user wrote, by the table's name as written and event. Those that belong
+    /// to no table have an empty name.
     pub own_scripts: BTreeMap<(String, Event), ScriptFile>,
     /// What is wrong with files of scripts that are for no event, each with its place.
     pub misplaced_scripts: Vec<String>,
@@ -188,6 +191,7 @@ struct ModelFile {
     #[serde(default)]
     unpublished: Vec<String>,
     scripts: Option<ScriptsFile>,
+    on_error: Option<OnErrorFile>,
     time_zone: Option<String>,
 }
 
@@ -199,6 +203,16 @@ enum ScriptsFile {
     Generated,
     /// From files alone.
     Own,
+}
+
+/// What becomes of an upload with a row that the database refuses.
+#[derive(Deserialize, PartialEq)]
+#[serde(rename_all = "snake_case")]
+enum OnErrorFile {
+    /// The row is rejected.
+    Reject,
+    /// Nothing of the upload is applied.
+    Cancel,
 }
 
 #[derive(Deserialize)]
@@ -290,6 +304,7 @@ impl SyncModel {
             dropped_tables: file.dropped_tables,
             unpublished: file.unpublished,
             time_zone: file.time_zone,
+            cancels: file.on_error == Some(OnErrorFile::Cancel),
             only_own: file.scripts == Some(ScriptsFile::Own),
             own_scripts: BTreeMap::new(),
             misplaced_scripts: Vec::new(),

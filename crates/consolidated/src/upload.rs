@@ -1,6 +1,7 @@
 //! What every backend needs to apply an upload.
 
 pub(crate) mod changed_columns;
+pub(crate) mod decisions;
 pub(crate) mod detected;
 pub(crate) mod echo;
 pub(crate) mod entered_again;

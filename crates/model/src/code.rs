@@ -219,6 +219,15 @@ codes! {
     /// The database server is a standby. It does not know all open transactions, so a download
     /// could be incomplete, and it accepts no uploads.
     3013 NotPrimary Operator true "name the primary, or several hosts to search for it";
+    /// The database refused a row of the upload, and the center says that nothing of such an upload
+    /// is applied: the script `handle_error`, or `on_error = "cancel"` in the model. The message
+    /// names the table of the row. All changes stay pending at the remote.
+    3015 UploadCanceled Remote false
+        "change or delete the row, then synchronize again; the rest of the upload waits with it";
+    /// The same, and the script `handle_error` ended the server for it. Do not synchronize again
+    /// before somebody has looked at the center: the next server would end too.
+    3016 ServerDrained Operator false
+        "look at the log of the server; start it again when the cause is gone";
     /// The PostgreSQL server asks for the plain password (`password` in its `pg_hba.conf`, or a
     /// method that needs it, such as `ldap`), and the connection leaves the machine without
     /// encryption: anyone on the network could read the password. Nothing of the password was sent.

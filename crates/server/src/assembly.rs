@@ -99,7 +99,9 @@ impl Assembly {
         let Components { clock, files, disk, random, execution, passwords } = components;
         let spills = Spills::new(files, config.stream_memory_bytes_max, config.spill_bytes_max);
         let timeouts = config.timeouts();
-        let serving = Serving { timeouts, spills: spills.clone(), disk, ..Serving::default() };
+        let (spills_too, may_drain) = (spills.clone(), config.allow_drain);
+        let serving =
+            Serving { timeouts, spills: spills_too, disk, may_drain, ..Serving::default() };
         let lock = serving.lock(url, config.mark_dir.as_deref())?;
         let tls = TlsSettings::read(&config.tls)?;
         let (ended, failures) = mpsc::sync_channel(1);
@@ -124,6 +126,7 @@ impl Assembly {
             admissions: Turns::new("admissions", config.queue_len_max, waiting, pace()),
             sessions: Turns::new("synchronizations", at_once, waiting, pace()),
             jitter: Jitter::new(random),
+            ended,
             stopping: AtomicBool::new(false),
             stopped: stopped.clone(),
             config: Settings::new(config),

@@ -34,6 +34,8 @@ pub struct Config {
     pub tls: TlsFiles,
     /// Nothing but loopback is served in clear text.
     pub require_tls: bool,
+    /// The script `handle_error` may end the server.
+    pub allow_drain: bool,
     /// Connections at once; 0: as many as the descriptor limit allows.
     pub connections_max: usize,
     /// Synchronizations under way at once; more are sent the time to come back.
@@ -157,6 +159,7 @@ impl Default for Config {
             proxies: Proxies::default(),
             tls: TlsFiles::default(),
             require_tls: false,
+            allow_drain: false,
             connections_max: 0,
             transfers_max: 10_000,
             sessions_max: 1000,
@@ -254,8 +257,8 @@ impl Config {
         };
         // What holds memory, connections or threads was measured out at the start.
         let later = differences!(config, wanted,
-            listen require_tls connections_max transfers_max sessions_max workers upload_appliers
-            queue_len_max
+            listen require_tls allow_drain connections_max transfers_max sessions_max workers
+            upload_appliers queue_len_max
             group_commit_len_max stream_memory_bytes_max spill_bytes_max spill_dir
             frame_bytes_max batch_rows batch_bytes takeover_after_s password_hashes_max
             password_delay_max_s password_failures_max password_queue_len_max log_rows_max

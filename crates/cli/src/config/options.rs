@@ -70,6 +70,8 @@ macro_rules! server_options {
             pub(crate) tls_client_user: TlsClientUser,
             /// Whether clear text is for loopback only.
             pub(crate) require_tls: bool,
+            /// Whether the script `handle_error` may end the server.
+            pub(crate) allow_drain: bool,
             /// Where rows go that do not fit in memory; the system's temporary folder if none.
             #[serde(skip_serializing_if = "Option::is_none")]
             pub(crate) spill_dir: Option<String>,
@@ -103,6 +105,7 @@ macro_rules! server_options {
                     tls_client: TlsClient::Off,
                     tls_client_user: TlsClientUser::Cn,
                     require_tls: false,
+                    allow_drain: false,
                     spill_dir: None,
                     compression: compression::DEFAULT.to_vec(),
                     log: None,
@@ -273,6 +276,7 @@ impl ServerOptions {
                 client_user: self.tls_client_user.meaning(),
             },
             require_tls: self.require_tls,
+            allow_drain: self.allow_drain,
             connections_max: size(self.connections_max),
             transfers_max: size(self.transfers_max),
             sessions_max: size(self.sessions_max),

@@ -76,6 +76,12 @@ pub(crate) const OPTIONS: &[SpelledOption] = &[
               encryption.",
     },
     SpelledOption {
+        name: "allow_drain",
+        value: "false",
+        why: "(true, false): whether the script handle_error may end the server, by 4000. Without \
+              it, 4000 cancels the upload.",
+    },
+    SpelledOption {
         name: "spill_dir",
         value: "\"/var/tmp\"",
         why: "(a folder): for rows that do not fit in memory. Default: the system's temporary \

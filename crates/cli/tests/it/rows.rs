@@ -2,6 +2,7 @@
 
 mod applications;
 mod entered_again;
+mod errors_by_scripts;
 mod key_changes;
 mod latest;
 mod owed_rows;

@@ -10,6 +10,17 @@ use model::{Failure, PublishedTable};
 pub(super) fn scripts<S: Schema>(plan: Plan<S>) -> Result<PlannedScripts, Failure> {
     let (mut scripts, mut conflicts) = (Vec::new(), Vec::new());
     for version in &plan.versions {
+        for script in &version.scripts {
+            scripts.push(PlannedScript {
+                script_version: version.script_version.clone(),
+                table: String::new(),
+                event: script.event,
+                exported: None,
+                file: script.file.clone(),
+                outdated: false,
+                way: Some(if script.is_ignored() { Way::Ignored } else { Way::AtEvent }),
+            });
+        }
         for table in &version.tables {
             conflicts.extend(table.published.direction.uploads().then(|| TableConflicts {
                 script_version: version.script_version.clone(),
@@ -17,7 +28,7 @@ pub(super) fn scripts<S: Schema>(plan: Plan<S>) -> Result<PlannedScripts, Failur
                 detection: table.detection,
                 rule: table.conflict_rule.clone(),
             }));
-            for event in Event::own() {
+            for event in Event::own_of_tables() {
                 let generated = table.generated.iter().find(|(of, _)| *of == event);
                 let generated = generated.map(|(_, text)| text.as_str());
                 let in_force = table.scripts.iter().find(|script| script.event == event);

@@ -156,7 +156,7 @@ impl<D> CatalogTable<D> {
 
     /// Whether a user wrote some of its upload scripts.
     pub(crate) fn has_own_uploads(&self) -> bool {
-        Event::own().any(|event| event.is_upload() && self.own(event).is_some())
+        Event::own_of_tables().any(|event| event.is_upload() && self.own(event).is_some())
     }
 }
 

@@ -7,7 +7,7 @@ use super::schema::{Schema, TablePlanner};
 use crate::digest::digest;
 use crate::script::{CURSORS, Detection, Event, FETCHING, Mistake, Script, own};
 use crate::selection::Rows;
-use crate::sync_model::{ConflictRule, ScriptFile};
+use crate::sync_model::{ConflictRule, ScriptFile, SyncModel};
 use model::{Code, Failure, PublishedTable};
 use std::borrow::Cow;
 
@@ -34,6 +34,11 @@ impl TableScript {
     pub(crate) fn is_outdated(&self, generated: &str) -> bool {
         let (base, _) = base_of(&self.text);
         base.is_some_and(|base| base != digest(&[generated]))
+    }
+
+    /// The script of one that belongs to no table.
+    pub(crate) fn parse_of_version(&self) -> Result<Script, Failure> {
+        self.parse(&own::no_table())
     }
 
     pub(crate) fn parse(&self, table: &PublishedTable) -> Result<Script, Failure> {
@@ -126,6 +131,31 @@ fn taken(
     Ok(TableScript { event, text: file.text.clone(), file: Some(file.name.clone()) })
 }
 
+/// The scripts that the user wrote for a whole script version.
+pub(super) fn of_version(model: &SyncModel, mistakes: &mut Vec<String>) -> Vec<TableScript> {
+    let mut scripts = Vec::new();
+    for event in Event::of_versions() {
+        let Some(file) = model.own_scripts.get(&(String::new(), event)) else { continue };
+        match taken(file, event, &own::no_table(), None) {
+            Ok(script) => scripts.push(script),
+            Err(wrong) => mistakes.extend(wrong),
+        }
+    }
+    scripts
+}
+
+/// Why a script of an event cannot set what it is to set, if it cannot. `columns` are those that
+/// its statements return; none of a statement of which that is not known.
+pub(crate) fn sets_nothing(event: Event, columns: &[Option<Vec<String>>]) -> Option<String> {
+    let out: Vec<&str> = event.fact().out.iter().map(|told| told.name()).collect();
+    let sets = |columns: &Option<Vec<String>>| {
+        let Some(columns) = columns else { return true };
+        columns.iter().any(|column| out.contains(&column.as_str()))
+    };
+    let nothing = !out.is_empty() && !columns.iter().any(sets);
+    nothing.then(|| format!("it returns no column {}", out.join(", ")))
+}
+
 impl<S: Schema> TablePlanner<'_, S> {
     /// The file with the script of an event, if the user wrote one. It is for the columns of today.
     pub(super) fn own_file(&self, event: Event) -> Option<&ScriptFile> {
@@ -152,7 +182,7 @@ impl<S: Schema> TablePlanner<'_, S> {
         let (name, only_own) = (self.name, self.version.model.only_own);
         let is_forced = self.detection() == Some(Detection::Forced);
         let mut scripts: Vec<TableScript> = Vec::new();
-        for event in Event::all() {
+        for event in Event::all().filter(|event| event.is_of_table()) {
             let base = generated.iter().find(|(of, _)| *of == event).map(|(_, text)| text);
             let file = self.own_file(event).filter(|_| self.may_have(event));
             match (file, base) {
@@ -274,7 +304,7 @@ impl<S: Schema> TablePlanner<'_, S> {
 
     /// Files for events that the table does not have.
     pub(super) fn idle_files(&self, mistakes: &mut Vec<String>) {
-        for event in Event::own().filter(|event| !self.may_have(*event)) {
+        for event in Event::own_of_tables().filter(|event| !self.may_have(*event)) {
             let Some(file) = self.own_file(event).filter(|file| !file.for_all) else { continue };
             let way = if event.is_upload() { "uploaded" } else { "downloaded" };
             mistakes.push(format!("{}: table {} is not {way}", file.name, self.name));

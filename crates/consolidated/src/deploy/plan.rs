@@ -1,6 +1,7 @@
 //! The plan of a set of models: tracking, scripts, publications. Nothing is changed here.
 
 use super::cascades;
+use super::own::{self, TableScript};
 use super::published::TablePlan;
 use super::schema::{Schema, TablePlanner, Version, mismatch};
 use super::table::{ColumnFacts, TableFacts, parents_first, same_but_for_case};
@@ -32,8 +33,12 @@ pub(crate) struct VersionPlan<S: Schema> {
     /// Whether downloads are to be acknowledged at once.
     pub(crate) acknowledge: bool,
     pub(crate) publications: Vec<(PublicationName, Vec<String>)>,
+    /// Whether a row that the database refuses cancels the upload, if no script decides.
+    pub(crate) cancels: bool,
     /// Parents first.
     pub(crate) tables: Vec<TablePlan<S>>,
+    /// Scripts of events that belong to no table.
+    pub(crate) scripts: Vec<TableScript>,
 }
 
 impl<S: Schema> Plan<S> {
@@ -86,7 +91,7 @@ pub(crate) fn narrow<S: Schema>(
     let mut plan = planner.plan(&mut Vec::new(), &mut Vec::new())?;
     // Rows go through scripts of a user, which are for the whole table.
     let whole = TablePlanner::new(own, name, &tracked);
-    if Event::own().any(|event| whole.has_own(name, event)) {
+    if Event::own_of_tables().any(|event| whole.has_own(name, event)) {
         S::writes_as_it_likes(&mut plan.details);
     }
     let uploads = plan.scripts.into_iter().filter(|script| script.event.is_upload());
@@ -164,8 +169,9 @@ impl<'a, S: Schema> Version<'a, S> {
         }
         let (script_version, publications) =
             (self.model.script_version.clone(), self.publications.clone());
-        let acknowledge = self.model.acknowledge;
-        Ok(VersionPlan { script_version, acknowledge, publications, tables })
+        let (acknowledge, cancels) = (self.model.acknowledge, self.model.cancels);
+        let scripts = own::of_version(self.model, mistakes);
+        Ok(VersionPlan { script_version, acknowledge, publications, cancels, tables, scripts })
     }
 }
 
@@ -174,6 +180,9 @@ impl<S: Schema> Version<'_, S> {
     fn stray_files(&self) -> Vec<String> {
         let files = self.model.own_scripts.iter().filter(|(_, file)| !file.for_all);
         let is_stray = |table: &str| {
+            if table.is_empty() {
+                return false;
+            }
             let found = S::find(self.user_tables, table);
             !found.is_some_and(|(name, _)| self.chosen.contains_key(name))
         };

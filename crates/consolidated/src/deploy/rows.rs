@@ -2,7 +2,7 @@
 
 use super::plan::{Plan, VersionPlan};
 use super::schema::Schema;
-use crate::catalog::ACKNOWLEDGE;
+use crate::catalog::{ACKNOWLEDGE, CANCEL, ON_ERROR};
 use crate::quote::literal;
 use crate::sql::{Sql, TextRow, Words};
 use model::Failure;
@@ -65,6 +65,13 @@ fn version_rows<S: Schema>(position: usize, version: &VersionPlan<S>, prefix: &s
     let mut rows = vec![insert("syncline_script_version", &[name], Some(position))];
     if version.acknowledge {
         rows.push(insert("syncline_option", &[name, ACKNOWLEDGE, "true"], None));
+    }
+    if version.cancels {
+        rows.push(insert("syncline_option", &[name, ON_ERROR, CANCEL], None));
+    }
+    for script in &version.scripts {
+        let values = [name, "", script.event.name(), &script.stored()];
+        rows.push(insert("syncline_script", &values, None));
     }
     for (publication, tables) in &version.publications {
         for table in tables {

@@ -188,6 +188,11 @@ impl Statement {
                 let number = self.number(Slot::Session(parameter.clone()));
                 return time(number, zone);
             }
+            Parameter::Told(told) => {
+                let number = self.number(Slot::Session(parameter.clone()));
+                let cast = if told.is_number() { "::int4" } else { "" };
+                return format!("${number}::text{cast}");
+            }
             session => {
                 let number = self.number(Slot::Session(session.clone()));
                 return format!("${number}::text");

@@ -39,6 +39,7 @@ use crate::identity::Remembered;
 use crate::postgres::catalog::table::Table;
 use crate::postgres::download::watermark::{Mark, NumberSpace};
 use crate::postgres::errors::failed;
+use crate::postgres::event_script::Asking;
 use crate::postgres::identity::{self, Locked};
 use crate::postgres::incarnation::Life;
 use crate::postgres::link::{Call, Link};
@@ -53,6 +54,7 @@ use crate::postgres::upload::shortfall::missed::Missed;
 use crate::postgres::upload::stop::{Stop, stopped};
 use crate::postgres::upload::work::Upload;
 use crate::synchronization::{Applied, Held, UploadRequest};
+use crate::upload::decisions::{Decider, Deciding};
 use crate::upload::echo::{Echo, Transaction};
 use crate::upload::owed_rows::OwedRows;
 use model::{Code, Counter, Failure};
@@ -191,10 +193,11 @@ pub(super) fn finish(
     mut remote: Remembered,
     locked: &Locked,
     mut record: UploadRecord,
-    life: &Life,
+    (life, deciding): (&Life, Deciding<'_>),
 ) -> Result<Applied, Failure> {
     let request = upload.request;
     in_sequence(request, &remote)?;
+    decide(link, upload, &mut record, deciding)?;
     record.tell_left_out(request)?;
     record.owe_what_no_log_names(upload)?;
     remote.nonce = request.identity.nonce_attempt;
@@ -225,6 +228,24 @@ pub(super) fn finish(
     applied.progress = remote.progress;
     applied.counter = remote.counter;
     Ok(applied)
+}
+
+/// Lets scripts decide about the rows that the database refuses.
+fn decide(
+    link: &mut Link,
+    upload: Upload<'_>,
+    record: &mut UploadRecord,
+    deciding: Deciding<'_>,
+) -> Result<(), Failure> {
+    let decider = Decider {
+        scripts: deciding.scripts,
+        may_drain: deciding.may_drain,
+        batches: upload.request.batches,
+        table: &|at| &upload.tables[at].deployed.published,
+        spills: upload.spills,
+    };
+    let mut asking = Asking { link, session: upload.request.session };
+    decider.decide(&mut asking, record.owed_mut(), deciding.decisions)
 }
 
 /// Notes every row as one that need not come back. Where they cannot be read again they do.

@@ -4,7 +4,7 @@
 //! synchronization, and its last flight commits.
 
 use crate::administration::{notes, users};
-use crate::catalog::require_known;
+use crate::catalog::{VersionScripts, require_known};
 use crate::identity::{Remembered, noting, still_ours};
 use crate::postgres::catalog::table::Table;
 use crate::postgres::catalog::{self, Catalog};
@@ -12,6 +12,7 @@ use crate::postgres::connect::Role;
 use crate::postgres::download::timeline::Timelines;
 use crate::postgres::download::withhold;
 use crate::postgres::errors::failed;
+use crate::postgres::event_script;
 use crate::postgres::identity::{self, Locked};
 use crate::postgres::incarnation::Life;
 use crate::postgres::link::{Answer, Call, Link};
@@ -27,6 +28,7 @@ use crate::synchronization::{
     Acknowledgement, Applied, Begun, Held, Identity, PasswordChange, Session, UploadRequest,
     Withholding,
 };
+use crate::upload::decisions::{Deciding, Decisions};
 use crate::url::PostgresUrl;
 use model::{Counter, Failure, Receipt, Spills, ValueRef};
 use postgres_types::ToSql;
@@ -42,7 +44,7 @@ const WATCH_AT: usize = LOCK_AT + 1;
 /// The most times that a transaction is begun after it met another one (trap 14).
 const ATTEMPTS_MAX: u32 = 6;
 
-/// After the first of them; each time twice as long, or two would meet again and again.
+/// After the first of them, about; each time twice as long.
 const PAUSE_MS: u64 = 10;
 
 /// Writes to the consolidated database.
@@ -54,6 +56,7 @@ pub(crate) struct Writer {
     life: Life,
     spills: Arc<Spills>,
     departures: Departures,
+    may_drain: bool,
 }
 
 impl Writer {
@@ -63,7 +66,8 @@ impl Writer {
         let catalog = Catalog::load(&mut link)?;
         let (timelines, life) = (Timelines::default(), Life::default());
         let (spills, departures) = (serving.spills.clone(), serving.departures.clone());
-        Ok(Writer { link, catalog, timelines, life, spills, departures })
+        let may_drain = serving.may_drain;
+        Ok(Writer { link, catalog, timelines, life, spills, departures, may_drain })
     }
 
     /// Runs `work` in a transaction, which it commits itself; undone where it fails.
@@ -90,7 +94,9 @@ impl Writer {
                 Err(_) if self.link.has_collided() => {}
                 outcome => return outcome,
             }
-            std::thread::sleep(pause);
+            // Two that met would meet again if both waited equally long.
+            let spread = crate::random::number().unwrap_or_default() % 1024;
+            std::thread::sleep(pause.mul_f64(0.5 + spread as f64 / 1024.0));
             pause *= 2;
         }
         work(self)
@@ -177,6 +183,7 @@ impl Writer {
     fn upload_at_once(
         &mut self,
         request: &UploadRequest<'_>,
+        deciding: Deciding<'_>,
     ) -> Result<Result<Applied, Undone>, Failure> {
         let deployment = self.catalog.deployed.deployment;
         // An earlier attempt may have been overtaken in the meantime.
@@ -208,11 +215,20 @@ impl Writer {
             Ok(record) => record,
             Err(undone) => return Ok(Err(undone)),
         };
-        upload::finish(&mut self.link, upload, remote, &locked, record, &self.life).map(Ok)
+        let with = (&self.life, deciding);
+        upload::finish(&mut self.link, upload, remote, &locked, record, with).map(Ok)
     }
 
-    fn upload_once(&mut self, request: &UploadRequest<'_>) -> Result<Applied, Failure> {
-        let undone = match self.in_transaction(|writer| writer.upload_at_once(request))? {
+    fn upload_once(
+        &mut self,
+        request: &UploadRequest<'_>,
+        scripts: &VersionScripts,
+        decisions: &mut Decisions,
+    ) -> Result<Applied, Failure> {
+        let may_drain = self.may_drain;
+        *decisions = Decisions::default();
+        let deciding = Deciding { scripts, may_drain, decisions };
+        let undone = match self.in_transaction(|writer| writer.upload_at_once(request, deciding))? {
             Ok(applied) => return Ok(applied),
             Err(undone) => undone,
         };
@@ -231,7 +247,9 @@ impl Writer {
                 let upload = Upload { tables: &tables, request, spills, pulse, settled };
                 let known = (&remote, &locked);
                 let record = upload::apply(&mut writer.link, upload, known, undone)?;
-                upload::finish(&mut writer.link, upload, remote, &locked, record, &writer.life)
+                let deciding = Deciding { scripts, may_drain, decisions };
+                let with = (&writer.life, deciding);
+                upload::finish(&mut writer.link, upload, remote, &locked, record, with)
             })
         })
     }
@@ -321,7 +339,15 @@ impl crate::connection::Writer for Writer {
         let pulse = self.link.pulse();
         let batches: RowSource<'_> = &|visit| pulse.pass_batches(request.batches, visit);
         let request = &UploadRequest { batches, ..*request };
-        match self.until_alone(|writer| writer.upload_once(request)) {
+        let version = &request.session.script_version;
+        let scripts = self.catalog.deployed.version_scripts(version);
+        let mut decisions = Decisions::default();
+        let outcome =
+            self.until_alone(|writer| writer.upload_once(request, &scripts, &mut decisions));
+        if decisions.stand(&outcome) {
+            event_script::report(&mut self.link, &scripts, request.session, &decisions);
+        }
+        match outcome {
             Err(failure) if catalog::may_be_missing(&failure) => {
                 Err(self.went_away(request.session).unwrap_or(failure))
             }

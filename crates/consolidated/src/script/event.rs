@@ -1,5 +1,6 @@
 //! The events at which scripts run, as data. `docs/reference/events.md` has the same table.
 
+use super::told::Told;
 use std::fmt;
 
 /// The moment at which a script runs.
@@ -33,6 +34,12 @@ pub enum Event {
     DownloadCursor,
     /// The keys of the rows to delete.
     DownloadDeleteCursor,
+    /// The database refused an uploaded row: says what is to become of that.
+    HandleError,
+    /// Words what the remote is told of an error.
+    ModifyErrorMessage,
+    /// Hears of a decision about an error, when it stands.
+    ReportError,
 }
 
 /// The events of a download.
@@ -46,6 +53,8 @@ pub(crate) const FETCHING: [Event; 2] = [Event::UploadFetch, Event::UploadFetchC
 pub(crate) enum Phase {
     Upload,
     Download,
+    /// Around the transaction of an upload.
+    Error,
 }
 
 /// The rows that a script of an event may name: `{r.…}`, and `{o.…}`.
@@ -74,12 +83,18 @@ pub(crate) struct EventFact {
     pub(crate) phase: Phase,
     pub(crate) images: Images,
     pub(crate) by: By,
+    /// What else its script may name, as `{s.…}`.
+    pub(crate) told: &'static [Told],
+    /// What of it a row that the script returns may set.
+    pub(crate) out: &'static [Told],
 }
 
 /// Every event, in the order in which they run.
 #[rustfmt::skip]
-pub(crate) const EVENTS: [EventFact; 14] = {
-    use {By::*, Event as E, Images as I, Phase as P};
+pub(crate) const EVENTS: [EventFact; 17] = {
+    use {By::*, Event as E, Images as I, Phase as P, Told as T};
+    const ERROR: &[Told] =
+        &[T::ActionCode, T::ErrorCode, T::SqlState, T::ErrorMessage, T::Table];
     [
         fact(E::UploadInsert, "upload_insert", P::Upload, I::New, ModelOrUser),
         fact(E::UploadUpdate, "upload_update", P::Upload, I::NewAndOld, ModelOrUser),
@@ -95,11 +110,25 @@ pub(crate) const EVENTS: [EventFact; 14] = {
         fact(E::DeleteConflictRule, "delete_conflict_rule", P::Upload, I::NewAndOld, Model),
         fact(E::DownloadCursor, "download_cursor", P::Download, I::None, ModelOrUser),
         fact(E::DownloadDeleteCursor, "download_delete_cursor", P::Download, I::None, ModelOrUser),
+        around(E::HandleError, "handle_error", P::Error, ERROR, &[T::ActionCode]),
+        around(E::ModifyErrorMessage, "modify_error_message", P::Error, ERROR, &[T::ErrorMessage]),
+        around(E::ReportError, "report_error", P::Error, ERROR, &[]),
     ]
 };
 
 const fn fact(event: Event, name: &'static str, phase: Phase, images: Images, by: By) -> EventFact {
-    EventFact { event, name, phase, images, by }
+    EventFact { event, name, phase, images, by, told: &[], out: &[] }
+}
+
+/// An event of a whole script version. Users write its scripts.
+const fn around(
+    event: Event,
+    name: &'static str,
+    phase: Phase,
+    told: &'static [Told],
+    out: &'static [Told],
+) -> EventFact {
+    EventFact { event, name, phase, images: Images::None, by: By::User, told, out }
 }
 
 impl Event {
@@ -118,9 +147,19 @@ impl Event {
         self.fact().phase == Phase::Upload
     }
 
+    /// Whether it is one of a table, and not of a whole script version.
+    pub fn is_of_table(self) -> bool {
+        self.fact().phase != Phase::Error
+    }
+
     /// The event of this name.
     pub fn from_name(name: &str) -> Option<Event> {
         EVENTS.iter().find(|fact| fact.name == name).map(|fact| fact.event)
+    }
+
+    /// The events of a whole script version.
+    pub(crate) fn of_versions() -> impl Iterator<Item = Event> {
+        Event::all().filter(|event| !event.is_of_table())
     }
 
     /// Every event, in the order in which they run.
@@ -150,7 +189,12 @@ impl Event {
 
     /// The events whose scripts users may write, in the order in which they run.
     pub fn own() -> impl Iterator<Item = Event> {
-        EVENTS.iter().map(|fact| fact.event).filter(|event| event.may_be_own())
+        Event::all().filter(|event| event.may_be_own())
+    }
+
+    /// Those of them that belong to a table.
+    pub(crate) fn own_of_tables() -> impl Iterator<Item = Event> {
+        Event::own().filter(|event| event.is_of_table())
     }
 }
 
@@ -183,7 +227,11 @@ mod tests {
                 Images::New => "`{r.…}`",
                 Images::NewAndOld => "`{r.…}`, `{o.…}`",
             };
-            let phase = if fact.event.is_upload() { "upload" } else { "download" };
+            let phase = match fact.phase {
+                Phase::Upload => "upload",
+                Phase::Download => "download",
+                Phase::Error => "error",
+            };
             let by = match fact.by {
                 By::Model => "the model",
                 By::ModelOrUser => "the model, or you",

@@ -7,7 +7,7 @@
 use super::event::Event;
 use super::lexer::{Token, Tokens};
 use super::{Mistake, Own, Piece, Script};
-use model::{Code, Failure, PublishedTable};
+use model::{Code, Direction, Failure, PublishedTable};
 
 /// The first lines of a script that is there, and does nothing.
 const IGNORED: [&str; 2] = ["--{ignore}", "--{ml_ignore}"];
@@ -120,6 +120,20 @@ impl Script {
         Ok(script)
     }
 
+    /// Understands a script that a user wrote for an event of a whole script version.
+    pub(crate) fn of_version(text: &str, event: Event) -> Result<Script, Vec<Mistake>> {
+        Script::own(text, event, &no_table())
+    }
+
+    /// The same of one that is stored.
+    pub(crate) fn stored_of_version(stored: &str, event: Event) -> Result<Script, Failure> {
+        let (_, text) = read(stored);
+        Script::of_version(text, event).map_err(|mistakes| {
+            let told: Vec<String> = mistakes.iter().map(|mistake| mistake.told(text)).collect();
+            Failure::new(Code::ScriptFailed, format!("the script {event}: {}", told.join("; ")))
+        })
+    }
+
     /// The statements of the script, in their order; none of one that does nothing.
     pub(crate) fn statements(&self) -> impl Iterator<Item = &Script> {
         let then = self.own.as_ref().map_or(&[][..], |own| &own.then);
@@ -168,6 +182,20 @@ impl Script {
     }
 }
 
+/// Stands for the table of a script that has none.
+pub(crate) fn no_table() -> PublishedTable {
+    PublishedTable {
+        compress: false,
+        fires: false,
+        name: String::new(),
+        columns: Vec::new(),
+        key: Vec::new(),
+        direction: Direction::Both,
+        create: Vec::new(),
+        fingerprint: String::new(),
+    }
+}
+
 type Placed<'t> = (usize, Token<'t>);
 
 /// The tokens of each statement in `text`. What has only comments is none.
@@ -195,7 +223,7 @@ fn understood(
     event: Event,
 ) -> (Script, Vec<Mistake>) {
     let counts = Words::of(tokens).verb().is_none_or(|verb| !matches!(verb, "CALL" | "DO"));
-    let own = Own { counts, ..Own::default() };
+    let own = Own { counts, out: event.fact().out, ..Own::default() };
     let (mut script, mut mistakes) = (Script { own: Some(own), ..Script::default() }, Vec::new());
     for (at, token) in tokens {
         if let Token::Plain(plain) = token
@@ -204,13 +232,15 @@ fn understood(
             let message = "a value is named in braces, such as {r.column}".to_owned();
             mistakes.push(Mistake { at: at + bare, message });
         }
-        mistakes.extend(script.add((*at, *token), table, event.fact().images).err());
-        if event.is_of_one_row() && matches!(script.pieces.last(), Some(Piece::Relation(_))) {
-            let message = format!("{event} is for one row: name its values");
+        mistakes.extend(script.add((*at, *token), table, event.fact()).err());
+        if (event.is_of_one_row() || !event.is_of_table())
+            && matches!(script.pieces.last(), Some(Piece::Relation(_)))
+        {
+            let message = format!("{event} is not for a batch of rows: name single values");
             mistakes.push(Mistake { at: *at, message });
         }
     }
-    if event.is_upload() {
+    if event.is_upload() || !event.is_of_table() {
         let pieces = (0..script.pieces.len()).filter_map(|at| script.of_download(at));
         mistakes.extend(pieces.map(|at| Mistake {
             at,

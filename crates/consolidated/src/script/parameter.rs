@@ -1,6 +1,7 @@
 //! What can stand in braces. `docs/reference/parameters.md` has the same list.
 
-use super::event::Images;
+use super::event::{EventFact, Images};
+use super::told::Told;
 use model::PublishedTable;
 
 /// A parameter of a script, resolved against its table.
@@ -31,6 +32,8 @@ pub(crate) enum Parameter {
     New(usize),
     /// Position in the old image.
     Old(usize),
+    /// What the event tells.
+    Told(Told),
 }
 
 impl Parameter {
@@ -75,17 +78,17 @@ impl Relation {
     }
 }
 
-/// What `name` means in a script of `table` that may name the rows in `images`.
+/// What `name` means in a script of `table` for an event.
 pub(super) fn resolve(
     name: &str,
     table: &PublishedTable,
-    images: Images,
+    fact: &EventFact,
 ) -> Result<Parameter, String> {
     let unknown = || format!("unknown parameter {{{}}}", name.trim());
     let (kind, rest) = bare(name).split_once('.').ok_or_else(unknown)?;
     let rest = rest.trim();
     let column = || position(rest, table).ok_or_else(unknown);
-    let image = |wanted: &[Images]| match wanted.contains(&images) {
+    let image = |wanted: &[Images]| match wanted.contains(&fact.images) {
         true => Ok(()),
         false => Err(format!("{{{}}}: this event has no such row", name.trim())),
     };
@@ -101,7 +104,11 @@ pub(super) fn resolve(
         ("s", "uploaded_last") => Parameter::UploadedLast,
         ("s", other) => match other.strip_prefix("watermark.") {
             Some(table) => Parameter::WatermarkOf(unquoted(table)),
-            None => return Err(unknown()),
+            None => match Told::from_name(other) {
+                Some(told) if fact.told.contains(&told) => Parameter::Told(told),
+                Some(_) => return Err(format!("{}: this event has no such value", unknown())),
+                None => return Err(unknown()),
+            },
         },
         ("u" | "ui", _) => Parameter::Claim(unquoted(rest)),
         ("a", number) => match number.parse() {

@@ -32,6 +32,7 @@ use crate::download;
 use crate::identity::{Incarnation, Remembered};
 use crate::sqlite::download::watermark::Mark;
 use crate::synchronization::{Applied, Held, UploadRequest};
+use crate::upload::decisions::Deciding;
 use crate::upload::owed_rows::OwedRows;
 use input::Input;
 use model::{Counter, Failure, Spills};
@@ -45,7 +46,7 @@ pub(super) fn upload(
     tables: &[Arc<CatalogTable>],
     request: &UploadRequest<'_>,
     incarnation: &Incarnation,
-    ended: &mut OwedRows,
+    (ended, deciding): (&mut OwedRows, Deciding<'_>),
 ) -> Result<Applied, Failure> {
     let session = request.session;
     let mut remote = match request.epoch {
@@ -72,7 +73,7 @@ pub(super) fn upload(
             return Err(remote.out_of_sequence(request.previous));
         }
         let input = Input { connection, tables, request, counter, spills };
-        applied = attempts::apply(&input, ended)?;
+        applied = attempts::apply(&input, ended, deciding)?;
         remote.progress = request.progress;
     }
     identity::write(connection, session, &remote)?;

@@ -9,6 +9,7 @@ use super::errors::failed;
 use super::upload;
 use super::{identity, incarnation, query, start};
 use crate::administration::{notes, users};
+use crate::catalog::VersionScripts;
 use crate::disk::Location;
 use crate::identity::{Incarnation, noting};
 use crate::serving::Serving;
@@ -20,12 +21,14 @@ use crate::sqlite::download::durable::{Durable, Ends};
 use crate::sqlite::download::moment;
 use crate::sqlite::download::runs::{self, Runs};
 use crate::sqlite::download::withhold;
+use crate::sqlite::event_script;
 use crate::sqlite::tracking::log_table::{SEQUENCE, log_name};
 use crate::sqlite::upload::constraint;
 use crate::sqlite::words::SqliteWords;
 use crate::synchronization::{
     Acknowledgement, Applied, Begun, Identity, PasswordChange, Session, UploadRequest, Withholding,
 };
+use crate::upload::decisions::{Deciding, Decisions};
 use crate::upload::owed_rows::OwedRows;
 use model::{Code, Failure, Receipt, Spills};
 use rusqlite::{Connection, ErrorCode};
@@ -55,6 +58,9 @@ pub(crate) struct Writer {
     /// How many have worked in the transaction.
     in_hand: usize,
     spills: Arc<Spills>,
+    may_drain: bool,
+    /// What was decided in the transaction about rows that the database refuses.
+    decided: Vec<(Session, Arc<VersionScripts>, Decisions)>,
 }
 
 impl Writer {
@@ -74,6 +80,8 @@ impl Writer {
             file,
             in_hand: 0,
             spills: serving.spills.clone(),
+            may_drain: serving.may_drain,
+            decided: Vec::new(),
             connection,
         })
     }
@@ -188,7 +196,9 @@ impl Writer {
         request: &UploadRequest<'_>,
         ended: &mut OwedRows,
     ) -> Result<Applied, Failure> {
-        self.in_savepoint(|writer| {
+        let scripts = self.catalog.deployed.version_scripts(&request.session.script_version);
+        let (may_drain, mut decisions) = (self.may_drain, Decisions::default());
+        let outcome = self.in_savepoint(|writer| {
             writer.meet()?;
             writer.catalog.require_as_begun(request.session)?;
             let deployed = &writer.catalog.deployed;
@@ -202,9 +212,28 @@ impl Writer {
             let spills = &writer.spills;
             shape::upload(request, (&tables, spills), &shape::as_it_is, |request| {
                 let (center, incarnation) = ((&writer.connection, spills), &writer.incarnation);
-                upload::upload(center, &tables, request, incarnation, ended)
+                let deciding = Deciding { scripts: &scripts, may_drain, decisions: &mut decisions };
+                upload::upload(center, &tables, request, incarnation, (ended, deciding))
             })
-        })
+        });
+        if decisions.stand(&outcome) {
+            self.decided.push((request.session.clone(), scripts, decisions));
+        }
+        outcome
+    }
+
+    /// Lets scripts hear of what was decided, now that it stands.
+    fn report(&mut self) {
+        for (session, scripts, decisions) in std::mem::take(&mut self.decided) {
+            let reported = event_script::report(&self.connection, &scripts, &session, &decisions);
+            if let Err(failure) = reported {
+                tracing::error!(error = %failure.full_message(), "report_error did not run");
+                if !self.connection.is_autocommit() {
+                    // If even this fails, the next BEGIN tells.
+                    let _ = self.connection.execute_batch("ROLLBACK");
+                }
+            }
+        }
     }
 }
 
@@ -216,6 +245,7 @@ impl crate::connection::Writer for Writer {
     // Waits for the lock of other programs for five seconds.
     fn begin(&mut self) -> Result<(), Failure> {
         self.require_in_place()?;
+        self.decided.clear();
         self.connection
             .execute_batch("BEGIN IMMEDIATE; PRAGMA defer_foreign_keys = ON;")
             .map_err(failed("begin a transaction"))?;
@@ -239,10 +269,12 @@ impl crate::connection::Writer for Writer {
         }
         self.commit_what_is_checked()?;
         self.durable.note(&ends);
+        self.report();
         Ok(())
     }
 
     fn rollback(&mut self) {
+        self.decided.clear();
         if !self.transaction_lost() {
             // If even this fails, the next BEGIN tells.
             let _ = self.connection.execute_batch("ROLLBACK");

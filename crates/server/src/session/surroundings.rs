@@ -8,10 +8,11 @@ use crate::pace::Pace;
 use crate::transfers::Transfers;
 use crate::turns::Turns;
 use crate::worker::Worker;
-use model::{Spills, UserName};
+use model::{Failure, Spills, UserName};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::SyncSender;
 use tokio::sync::watch;
 
 /// What all sessions of a server share.
@@ -31,6 +32,8 @@ pub(crate) struct Shared {
     /// Turns at the database, for as long as it works.
     pub(crate) sessions: Arc<Turns<UserName, IpAddr>>,
     pub(crate) jitter: Jitter,
+    /// Ends the server, for a reason.
+    pub(crate) ended: SyncSender<Failure>,
     pub(crate) stopping: AtomicBool,
     /// The same, to wait for.
     pub(crate) stopped: watch::Receiver<bool>,

@@ -8,7 +8,7 @@ use crate::phases::Phase;
 use crate::upload::{ReceivedUpload, UploadInProgress};
 use crate::worker::Apply;
 use consolidated::{Applied, EnteredAgain};
-use model::Failure;
+use model::{Code, Failure};
 use protocol::{LastUpload, Message, Mode, UploadCommitted, UploadState};
 use std::sync::Arc;
 
@@ -84,7 +84,15 @@ impl<'a> Applying<'a> {
             rows,
         };
         let applying = exchange.shared.worker.upload(request);
-        let applied = exchange.at_database(Phase::Applying, applying).await?;
+        let applied = exchange.at_database(Phase::Applying, applying).await;
+        if let Err(failure) = &applied
+            && failure.code() == Code::ServerDrained
+        {
+            // One that was asked before ends it as well.
+            let why = Failure::new(failure.code(), failure.message());
+            let _ = exchange.shared.ended.try_send(why);
+        }
+        let applied = applied?;
         if uploaded {
             exchange.confirm(&applied).await?;
         }

@@ -3,7 +3,7 @@
 //! What it does not understand is a mistake in a file, with its line and column. All of them are
 //! told at once, before anything is changed.
 
-use crate::deploy::own::{TableScript, refused, returned, wrong_width};
+use crate::deploy::own::{TableScript, refused, returned, sets_nothing, wrong_width};
 use crate::postgres::connect::NO_SEARCH_PATH;
 use crate::postgres::deploy::details::TableDetails;
 use crate::postgres::deploy::own_times::wrong_times;
@@ -14,6 +14,7 @@ use crate::postgres::link::line::Signature;
 use crate::postgres::link::{Column, Link};
 use crate::postgres::statement::Statement;
 use crate::postgres::values::ColumnType;
+use crate::script::own::no_table;
 use crate::script::{Event, Mistake, Parameter, Piece, Script};
 use model::{Code, Failure, PublishedTable};
 use postgres_driver::Refusal;
@@ -40,9 +41,41 @@ pub(in crate::postgres) fn understand(
             mistakes.extend(mistakes_of(link, script, table, moment)?);
         }
     }
+    for script in plan.versions.iter().flat_map(|version| &version.scripts) {
+        mistakes.extend(mistakes_of_version(link, script, moment)?);
+    }
     mistakes.extend(unknown_zones(link, plan)?);
     plan.mistakes.extend(mistakes);
     refused(&plan.mistakes)
+}
+
+/// What is wrong with a script that belongs to no table.
+fn mistakes_of_version(
+    link: &mut Link,
+    script: &TableScript,
+    moment: Moment,
+) -> Result<Vec<String>, Failure> {
+    let whole = script.parse_of_version()?;
+    let (mut found, mut returned) = (Vec::new(), Vec::new());
+    for one in whole.statements() {
+        let (statement, begins) = Statement::rendered(one, &no_table(), &[], None);
+        match understood(link, &statement.sql) {
+            // What a procedure returns is known when it has run.
+            Ok(_) if !one.counts() => returned.push(None),
+            Ok(Signature { columns, .. }) => {
+                returned.push(Some(columns.into_iter().map(|column| column.name).collect()));
+            }
+            Err(fault) => found.extend(
+                mistake_in(one, (&statement.sql, &begins), moment, fault)
+                    .map_err(|fault| fault.failure(format_args!("understand {}", script.event)))?,
+            ),
+        }
+    }
+    if found.is_empty() && !whole.is_ignored() {
+        let wrong = sets_nothing(script.event, &returned);
+        found.extend(wrong.map(|message| Mistake { at: 0, message }));
+    }
+    Ok(found.iter().map(|mistake| script.told(mistake)).collect())
 }
 
 /// Time zones of models that the database does not know.
@@ -99,16 +132,27 @@ fn mistakes_of(
             }
             Err(fault) => fault,
         };
-        let Some(refusal) = fault.db().filter(|refusal| is_mistake(refusal)) else {
-            return Err(fault.failure(format_args!("understand {}", script.event)));
-        };
-        if moment == Moment::Before && may_be_ours(&statement.sql, refusal) {
-            continue;
-        }
-        let at = one.place_of(place_in(&statement.sql, refusal), &begins);
-        found.push(Mistake { at, message: refusal.message().to_owned() });
+        found.extend(
+            mistake_in(one, (&statement.sql, &begins), moment, fault)
+                .map_err(|fault| fault.failure(format_args!("understand {}", script.event)))?,
+        );
     }
     Ok(found.iter().map(|mistake| script.told(mistake)).collect())
+}
+
+/// What the database does not understand in a statement of a script; none of what may be made yet.
+fn mistake_in(
+    one: &Script,
+    (sql, begins): (&str, &[usize]),
+    moment: Moment,
+    fault: Fault,
+) -> Result<Option<Mistake>, Fault> {
+    let Some(refusal) = fault.db().filter(|refusal| is_mistake(refusal)) else { return Err(fault) };
+    if moment == Moment::Before && may_be_ours(sql, refusal) {
+        return Ok(None);
+    }
+    let at = one.place_of(place_in(sql, refusal), begins);
+    Ok(Some(Mistake { at, message: refusal.message().to_owned() }))
 }
 
 /// The names of a script are looked up as for an upload.
@@ -185,7 +229,7 @@ fn may_be_ours(sql: &str, refusal: &Refusal) -> bool {
 
 /// The position of a refusal in the statement, in bytes; its first word where the database names
 /// none.
-fn place_in(sql: &str, refusal: &Refusal) -> usize {
+pub(in crate::postgres) fn place_in(sql: &str, refusal: &Refusal) -> usize {
     match refusal.position() {
         Some(position) => {
             let found = sql.char_indices().nth(position.saturating_sub(1));

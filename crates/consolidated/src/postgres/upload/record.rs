@@ -150,6 +150,11 @@ impl UploadRecord {
         &self.owed
     }
 
+    /// The same, for who decides about what was refused.
+    pub(in crate::postgres) fn owed_mut(&mut self) -> &mut OwedRows {
+        &mut self.owed
+    }
+
     /// Whether the remote will be sent this row.
     pub(in crate::postgres) fn tells_of(&self, row: &RowId) -> Result<bool, Failure> {
         self.owed.contains(row)

@@ -1,8 +1,10 @@
 //! Lets SQLite understand the scripts that users wrote, and tells where it does not.
 
-use crate::deploy::own::wrong_width;
+use crate::deploy::own::{TableScript, sets_nothing, wrong_width};
+use crate::script::own::no_table;
 use crate::script::{Event, Mistake, Piece, Script};
 use crate::sqlite::deploy::plan::Plan;
+use crate::sqlite::event_script::begins;
 use crate::sqlite::owners_fault::owners_fault;
 use crate::sqlite::query;
 use model::{Failure, PublishedTable};
@@ -21,7 +23,30 @@ pub(super) fn mistakes(connection: &Connection, plan: &Plan) -> Result<Vec<Strin
             told.extend(mistakes.map(|mistake| written.told(&mistake)));
         }
     }
+    for written in plan.versions.iter().flat_map(|version| &version.scripts) {
+        told.extend(mistakes_of_version(connection, written)?);
+    }
     Ok(told)
+}
+
+/// What is wrong with a script that belongs to no table.
+fn mistakes_of_version(
+    connection: &Connection,
+    written: &TableScript,
+) -> Result<Vec<String>, Failure> {
+    let (script, table) = (written.parse_of_version()?, no_table());
+    let (mut told, mut columns) = (Vec::new(), Vec::new());
+    for one in script.statements() {
+        told.extend(mistake(connection, one, (written.event, &table)));
+        let prepared = connection.prepare(&one.sql).ok();
+        let names = prepared.as_ref().map(|prepared| prepared.column_names());
+        columns.push(names.map(|names| names.into_iter().map(str::to_owned).collect()));
+    }
+    if told.is_empty() && !script.is_ignored() {
+        let wrong = sets_nothing(written.event, &columns);
+        told.extend(wrong.map(|message| Mistake { at: 0, message }));
+    }
+    Ok(told.iter().map(|mistake| written.told(mistake)).collect())
 }
 
 /// Times that own cursors compare with numbers, which are less than any text, as lines for people.
@@ -165,21 +190,4 @@ fn named(message: &str, sql: &str) -> Option<usize> {
         ends(name, before.chars().next_back()) && ends(name, behind.chars().next())
     });
     found.next().map(|(at, _)| at)
-}
-
-/// Where each piece of the script begins in what SQLite is given.
-fn begins(script: &Script) -> Vec<usize> {
-    let mut end = 0;
-    let lengths = script.pieces.iter().map(|piece| match piece {
-        Piece::Text(text) => text.len(),
-        Piece::Parameter(at) => script.spelled(*at).len(),
-        Piece::Relation(_) => 0,
-    });
-    lengths
-        .map(|length| {
-            let begin = end;
-            end += length;
-            begin
-        })
-        .collect()
 }

@@ -5,7 +5,9 @@ use super::constraint::{self, ForeignKeys, Found};
 use super::input::Input;
 use super::{fence, lost, made, taken_along};
 use crate::sqlite::errors::breaks_reference;
+use crate::sqlite::event_script::Asking;
 use crate::synchronization::Applied;
+use crate::upload::decisions::{Decider, Deciding};
 use crate::upload::lost_inserts::Untold;
 use crate::upload::owed_rows::OwedRows;
 use crate::upload::reason::Reason;
@@ -36,7 +38,11 @@ enum Ending {
 /// Applies the rows; where foreign keys or unique values make some of them impossible, everything
 /// is undone and applied again without these. At the rows in `ended` the owner's database has ended
 /// the whole transaction before.
-pub(super) fn apply(input: &Input<'_>, ended: &mut OwedRows) -> Result<Applied, Failure> {
+pub(super) fn apply(
+    input: &Input<'_>,
+    ended: &mut OwedRows,
+    deciding: Deciding<'_>,
+) -> Result<Applied, Failure> {
     let none = || OwedRows::within(input.spills);
     let known = Known {
         refused: none(),
@@ -46,7 +52,7 @@ pub(super) fn apply(input: &Input<'_>, ended: &mut OwedRows) -> Result<Applied, 
         acquitted: false,
         hurried: false,
     };
-    let mut attempts = Attempts { input, known, made: 0, counted: false, ended };
+    let mut attempts = Attempts { input, known, made: 0, counted: false, ended, deciding };
     attempts.known.refused.extend(attempts.ended)?;
     let untold = lost::untold(input)?;
     if !untold.is_empty() {
@@ -71,6 +77,7 @@ struct Attempts<'a> {
     /// SQLite has counted a broken foreign key, so there is one.
     counted: bool,
     ended: &'a mut OwedRows,
+    deciding: Deciding<'a>,
 }
 
 impl Attempts<'_> {
@@ -112,10 +119,12 @@ impl Attempts<'_> {
         Ok(None)
     }
 
-    fn attempt(&self) -> Result<Ending, Stop> {
-        self.input.run("SAVEPOINT rows")?;
-        let mut attempt = Attempt::new(self.input, &self.known);
-        let trouble = match self.known.foreign_keys {
+    fn attempt(&mut self) -> Result<Ending, Stop> {
+        let Attempts { input, known, deciding, .. } = self;
+        let input: &Input<'_> = input;
+        input.run("SAVEPOINT rows")?;
+        let mut attempt = Attempt::new(input, known);
+        let trouble = match known.foreign_keys {
             Some(_) => Some(Ending::Searched(constraint::search(&mut attempt)?)),
             None => judge(&mut attempt)?,
         };
@@ -126,8 +135,9 @@ impl Attempts<'_> {
         if let Some(trouble) = trouble {
             return Ok(trouble);
         }
-        let applied = attempt.record.finish(self.input)?;
-        self.input.run("RELEASE rows")?;
+        decide(input, &mut attempt.record.owed, deciding)?;
+        let applied = attempt.record.finish(input)?;
+        input.run("RELEASE rows")?;
         Ok(Ending::Done(applied))
     }
 
@@ -163,6 +173,24 @@ impl Attempts<'_> {
             },
         )
     }
+}
+
+/// Lets scripts decide about the rows that the database refuses.
+fn decide(
+    input: &Input<'_>,
+    owed: &mut OwedRows,
+    deciding: &mut Deciding<'_>,
+) -> Result<(), Failure> {
+    let decider = Decider {
+        scripts: deciding.scripts,
+        may_drain: deciding.may_drain,
+        batches: input.request.batches,
+        table: &|at| &input.tables[at].published,
+        spills: input.spills,
+    };
+    let session = input.request.session;
+    let mut asking = Asking { connection: input.connection, session };
+    decider.decide(&mut asking, owed, deciding.decisions)
 }
 
 /// Applies the rows once, and says what is to be done about those that could not be; none if all

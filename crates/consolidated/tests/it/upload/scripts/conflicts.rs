@@ -324,7 +324,7 @@ fn what_cannot_be_a_way_to_find_conflicts_is_refused_or_told() {
         let writes = refused(&[(FETCH.0, FETCH.1, "DELETE FROM product"), RESOLVE]);
         assert!(writes.contains("upload_fetch must be a SELECT"), "{writes}");
         let set = refused(&[("product", ResolveConflict, "SELECT * FROM {updates} AS u")]);
-        assert!(set.contains("resolve_conflict is for one row"), "{set}");
+        assert!(set.contains("resolve_conflict is not for a batch"), "{set}");
         let old = refused(&[(OLD.0, OLD.1, "INSERT INTO heard VALUES ({o.name})")]);
         assert!(old.contains("{o.name}: this event has no such row"), "{old}");
         let deployment = center.deploy_own(MODEL, &[UPDATE, FETCH]).unwrap();

@@ -1,0 +1,194 @@
+//! Runs scripts of events that belong to no row.
+
+use crate::catalog::VersionScripts;
+use crate::postgres::deploy::own::place_in;
+use crate::postgres::errors::{Fault, failed, unreadable};
+use crate::postgres::link::{Answer, Call, Link};
+use crate::postgres::statement::{Slot, Statement};
+use crate::script::called::Called;
+use crate::script::own::no_table;
+use crate::script::told::ToldValues;
+use crate::script::{Event, Mistake, Parameter, Script};
+use crate::synchronization::Session;
+use crate::upload::decisions::{Asks, Decisions};
+use model::Failure;
+use postgres_types::{ToSql, Type};
+
+/// Decisions that `report_error` hears of in one transaction.
+const TOGETHER: usize = 100;
+
+/// The statements of a script.
+struct Statements<'s>(Vec<(&'s Script, Statement, Vec<usize>)>);
+
+impl<'s> Statements<'s> {
+    fn of(script: &'s Script) -> Statements<'s> {
+        let rendered = script.statements().map(|one| {
+            let (statement, begins) = Statement::rendered(one, &no_table(), &[], None);
+            (one, statement, begins)
+        });
+        Statements(rendered.collect())
+    }
+
+    /// The values of each statement.
+    fn values<'v>(&self, session: &'v Session, told: &'v ToldValues) -> Vec<Vec<Option<&'v str>>> {
+        let value = |slot: &Slot| match slot {
+            Slot::Session(Parameter::Told(of)) => told.get(*of),
+            Slot::Session(parameter) => session.value_of(parameter),
+            _ => None,
+        };
+        self.0.iter().map(|(_, it, _)| it.slots.iter().map(value).collect()).collect()
+    }
+
+    /// What is wrong with the statement that failed, in the text of the user.
+    fn mistake(&self, at: usize, fault: &Fault) -> Option<Mistake> {
+        let (script, statement, begins) = self.0.get(at)?;
+        let refusal = fault.db()?;
+        let at = script.place_of(place_in(&statement.sql, refusal), begins);
+        Some(Mistake { at, message: refusal.message().to_owned() })
+    }
+}
+
+/// The parameters of statements, as calls want them.
+fn parameters<'p>(values: &'p [Vec<Option<&str>>]) -> Vec<Vec<&'p (dyn ToSql + Sync)>> {
+    let one = |values: &'p Vec<Option<&str>>| {
+        values.iter().map(|value| value as &(dyn ToSql + Sync)).collect()
+    };
+    values.iter().map(one).collect()
+}
+
+/// The first row of these answers.
+fn called(answers: &[Answer]) -> Result<Called, Failure> {
+    let mut row = Vec::new();
+    let Some(found) = answers.iter().find_map(|answer| answer.rows.first()) else {
+        return Ok(Called { row });
+    };
+    for (at, column) in found.columns().iter().enumerate() {
+        let value = match column.type_ {
+            Type::INT2 => found.try_get::<Option<i16>>(at).map(|it| it.map(|n| n.to_string())),
+            Type::INT4 => found.try_get::<Option<i32>>(at).map(|it| it.map(|n| n.to_string())),
+            Type::INT8 => found.try_get::<Option<i64>>(at).map(|it| it.map(|n| n.to_string())),
+            // Of a type that no value is set by, as far as it is not text.
+            _ => Ok(found.try_get::<Option<String>>(at).unwrap_or_default()),
+        };
+        row.push((column.name.clone(), value.map_err(unreadable)?));
+    }
+    Ok(Called { row })
+}
+
+/// Asks scripts inside of an upload.
+pub(in crate::postgres) struct Asking<'a> {
+    pub(in crate::postgres) link: &'a mut Link,
+    pub(in crate::postgres) session: &'a Session,
+}
+
+const UNDO: &str = "ROLLBACK TO SAVEPOINT asked; RELEASE SAVEPOINT asked";
+
+impl Asking<'_> {
+    /// Asks with all of these values in one flight; or says which one failed.
+    fn fly(
+        &mut self,
+        statements: &Statements<'_>,
+        told: &[ToldValues],
+    ) -> Result<Result<Vec<Called>, Mistake>, Failure> {
+        let values: Vec<_> = told.iter().map(|it| statements.values(self.session, it)).collect();
+        let bound: Vec<_> = values.iter().map(|values| parameters(values)).collect();
+        let mut calls = Vec::new();
+        for parameters in &bound {
+            calls.push(Call::Simple("SAVEPOINT asked"));
+            let each = statements.0.iter().zip(parameters);
+            calls.extend(each.map(|((_, statement, _), values)| Call::new(&statement.sql, values)));
+            calls.push(Call::Simple(UNDO));
+        }
+        let length = statements.0.len() + 2;
+        match self.link.flight(&calls) {
+            Ok(answers) => answers.chunks(length).map(called).collect::<Result<_, _>>().map(Ok),
+            Err(fault) => match statements.mistake((fault.call % length).saturating_sub(1), &fault)
+            {
+                Some(mistake) => Ok(Err(mistake)),
+                None => Err(failed("ask a script about an error")(fault)),
+            },
+        }
+    }
+}
+
+impl Asks for Asking<'_> {
+    fn ask(
+        &mut self,
+        script: &Script,
+        told: &[ToldValues],
+    ) -> Result<Vec<Result<Called, Mistake>>, Failure> {
+        let statements = Statements::of(script);
+        if let Ok(answers) = self.fly(&statements, told)? {
+            return Ok(answers.into_iter().map(Ok).collect());
+        }
+        // Which row it failed for, and what was said before, is found one by one.
+        let mut answers = Vec::new();
+        for values in told {
+            let answer = self.fly(&statements, std::slice::from_ref(values))?;
+            let answer = answer.map(|mut called| called.pop().unwrap_or_default());
+            let fails = answer.is_err();
+            answers.push(answer);
+            if fails {
+                break;
+            }
+        }
+        Ok(answers)
+    }
+}
+
+/// Runs `report_error` for every decision that stands, in transactions of its own. What fails is
+/// in the log alone: the upload has ended.
+pub(in crate::postgres) fn report(
+    link: &mut Link,
+    scripts: &VersionScripts,
+    session: &Session,
+    decisions: &Decisions,
+) {
+    let Some(script) = scripts.script(Event::ReportError) else { return };
+    let statements = Statements::of(script);
+    let told: Vec<ToldValues> = decisions.reported.iter().map(|it| it.told()).collect();
+    for together in told.chunks(TOGETHER) {
+        let Err((fault, _)) = transact(link, &statements, session, together) else { continue };
+        if fault.is_lost() {
+            // Whether it was committed is not known, and it must not run twice.
+            tracing::error!("the database is gone: report_error did not run, or not to its end");
+            return;
+        }
+        for one in together {
+            let Err((fault, at)) = transact(link, &statements, session, std::slice::from_ref(one))
+            else {
+                continue;
+            };
+            let mistake = at.and_then(|at| statements.mistake(at, &fault));
+            let told = match mistake {
+                Some(mistake) => scripts.told(Event::ReportError, &mistake),
+                None => fault.failure("report an error to a script").full_message(),
+            };
+            tracing::error!("report_error fails: {told}");
+        }
+    }
+    decisions.tell_left_out();
+}
+
+/// Runs the script with each of these values, and commits. Where it fails, nothing of it remains,
+/// and it is said which statement failed.
+fn transact(
+    link: &mut Link,
+    statements: &Statements<'_>,
+    session: &Session,
+    told: &[ToldValues],
+) -> Result<(), (Fault, Option<usize>)> {
+    let values: Vec<_> = told.iter().map(|it| statements.values(session, it)).collect();
+    let bound: Vec<_> = values.iter().map(|values| parameters(values)).collect();
+    let mut calls = vec![Call::Simple("BEGIN")];
+    for parameters in &bound {
+        let each = statements.0.iter().zip(parameters);
+        calls.extend(each.map(|((_, statement, _), values)| Call::new(&statement.sql, values)));
+    }
+    calls.push(Call::Simple("COMMIT"));
+    link.flight(&calls).map(drop).map_err(|fault| {
+        link.roll_back();
+        let at = fault.call.checked_sub(1).map(|at| at % statements.0.len().max(1));
+        (fault, at)
+    })
+}

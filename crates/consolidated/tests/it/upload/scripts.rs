@@ -1,0 +1,7 @@
+//! Uploads by scripts, of models and of users.
+
+mod conflicts;
+mod errors;
+mod faults;
+mod own;
+mod own_postgres;
