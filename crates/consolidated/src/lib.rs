@@ -55,7 +55,7 @@ pub use script::Script;
 pub use script::{Detection, Event};
 pub use serving::{Departures, Serving, Timeouts};
 pub use shape::LeftOut;
-pub use sync_model::{ConflictRule, ScriptFile, StoredAs, SyncModel, extend};
+pub use sync_model::{ConflictRule, Listed, ScriptFile, StoredAs, SyncModel, Wins, extend};
 pub use synchronization::change::{Change, RowSource, UploadedRows};
 pub use synchronization::expiry::Expiry;
 pub use synchronization::resuming::{ResumedTable, Resuming, TableToken};

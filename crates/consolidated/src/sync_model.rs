@@ -1,17 +1,19 @@
 //! What the user declares: tables, columns, partitions, conflict rules, publications.
 
+mod conflict;
 mod extension;
 mod partition;
 
+pub use conflict::{ConflictRule, Listed, Wins};
 pub use extension::extend;
 pub(crate) use partition::{Claim, ClaimTest, Parent, Partition};
 
 use crate::script::Event;
+use conflict::RuleFile;
 use model::{Code, Direction, Failure, PublicationName, ScriptVersion};
 use partition::{ParentFile, PartitionFile};
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::ops::Range;
 use toml::Spanned;
 
@@ -115,21 +117,6 @@ pub enum CoveredRows {
     Parent(Parent),
 }
 
-/// What happens if a row was changed at a remote and in the meantime by another user.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ConflictRule {
-    /// The row stays as it is at the center; the remote receives it.
-    ConsolidatedWins,
-    /// The row becomes what the remote made of it.
-    RemoteWins,
-    /// The row with the later value in this column wins; values in the future count as now.
-    /// An update beats a delete.
-    Latest(String),
-    /// Each column that only one side changed keeps that change; where both did, the center's.
-    /// An update beats a delete.
-    Merge,
-}
-
 impl TableModel {
     /// What remotes call a column of the database.
     pub(crate) fn outward(&self, column: &str) -> String {
@@ -150,30 +137,15 @@ impl TableModel {
             .map(|name| format!("`names` gives two columns the name {name}"))
     }
 
-    /// The same of a table of which only these columns are known. Where the column that decides
-    /// a conflict is not among them, the center does.
+    /// The same of a table of which only these columns are known.
     pub(crate) fn narrowed(&self, columns: &[String]) -> TableModel {
         let known = |name: &String| columns.contains(name);
-        let conflict = match &self.conflict {
-            ConflictRule::Latest(latest) if !known(latest) => ConflictRule::ConsolidatedWins,
-            rule => rule.clone(),
-        };
+        let conflict = self.conflict.narrowed(columns);
         let mut narrowed = TableModel { conflict, ..self.clone() };
         narrowed.columns = Some(columns.to_vec());
         narrowed.names.clear();
         narrowed.stored_as.retain(|name, _| known(name));
         narrowed
-    }
-}
-
-impl fmt::Display for ConflictRule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ConflictRule::ConsolidatedWins => f.write_str("consolidated wins"),
-            ConflictRule::RemoteWins => f.write_str("remote wins"),
-            ConflictRule::Latest(column) => write!(f, "latest by {column}"),
-            ConflictRule::Merge => f.write_str("merge by column"),
-        }
     }
 }
 
@@ -228,7 +200,7 @@ struct TableFile {
     #[serde(rename = "as")]
     stored_as: BTreeMap<String, StoredAs>,
     direction: Option<Direction>,
-    conflict: Option<ConflictFile>,
+    conflict: Option<RuleFile>,
     partition: Option<Spanned<PartitionFile>>,
     parent: Option<Spanned<ParentFile>>,
     may_leave: Option<Spanned<bool>>,
@@ -256,13 +228,6 @@ enum RefreshFile {
 enum RemoteTriggersFile {
     Off,
     Fire,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum ConflictFile {
-    Named(String),
-    Latest { latest: String },
 }
 
 impl SyncModel {
@@ -324,18 +289,7 @@ fn read_table(table: Spanned<TableFile>, text: &str) -> Result<TableModel, (usiz
     let table = table.into_inner();
     let conflict = match table.conflict {
         None => ConflictRule::ConsolidatedWins,
-        Some(ConflictFile::Latest { latest }) => ConflictRule::Latest(latest),
-        Some(ConflictFile::Named(rule)) => match rule.as_str() {
-            "consolidated_wins" => ConflictRule::ConsolidatedWins,
-            "remote_wins" => ConflictRule::RemoteWins,
-            "merge" => ConflictRule::Merge,
-            other => {
-                let known = "\"consolidated_wins\", \"remote_wins\", \"merge\" and \
-                             { latest = \"COLUMN\" }";
-                let message = format!("unknown conflict rule \"{other}\"; known are {known}");
-                return Err((own_line, message));
-            }
-        },
+        Some(rule) => rule.read().map_err(|message| (own_line, message))?,
     };
     let direction = table.direction.unwrap_or(Direction::Both);
     let (mut rows, mut line) = (CoveredRows::All, own_line);
@@ -423,7 +377,8 @@ mod tests {
         assert_eq!(model.tables["a"].conflict, ConflictRule::ConsolidatedWins);
         assert_eq!(model.tables["a"].direction, Direction::Both);
         assert!(!model.acknowledge);
-        assert_eq!(model.tables["Order Line"].conflict, ConflictRule::Latest("m".into()));
+        let latest = ConflictRule::Compare { column: "m".into(), wins: Wins::Later };
+        assert_eq!(model.tables["Order Line"].conflict, latest);
         let all = PublicationName::new("all").unwrap();
         assert_eq!(model.publications[&all].len(), 2);
     }

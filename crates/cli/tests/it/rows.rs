@@ -1,5 +1,6 @@
 //! Single rows: which remotes receive them, and what becomes of those that fail.
 
+mod added;
 mod applications;
 mod entered_again;
 mod errors_by_scripts;

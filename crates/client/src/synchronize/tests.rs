@@ -1,5 +1,6 @@
 //! Whole synchronizations with the real server, whose connections a proxy can cut and forge.
 
+mod added;
 mod download_only;
 mod faults;
 mod followed;

@@ -2,7 +2,7 @@
 
 use crate::script::Event;
 use crate::selection::Selection;
-use crate::sync_model::ConflictRule;
+use crate::sync_model::{ConflictRule, Wins};
 use model::Direction;
 
 /// Of a column by which the later row wins: numbers above are milliseconds since 1970, others
@@ -14,10 +14,10 @@ pub(crate) const SECONDS_MAX: &str = "100000000000";
 pub(crate) enum Resolution<'m> {
     /// The row becomes what the remote made of it.
     Remote,
-    /// The row with the later value in this column wins.
-    Later(&'m str),
-    /// Column by column.
-    Merged,
+    /// The row whose value in this column wins.
+    Compared(&'m str, &'m Wins),
+    /// Column by column. In some both changes count.
+    Merged(&'m [String]),
 }
 
 /// The texts of the scripts of one table.
@@ -66,8 +66,8 @@ pub(crate) fn scripts(
         let resolution = match rule {
             ConflictRule::ConsolidatedWins => None,
             ConflictRule::RemoteWins => Some(Resolution::Remote),
-            ConflictRule::Latest(latest) => Some(Resolution::Later(latest)),
-            ConflictRule::Merge => Some(Resolution::Merged),
+            ConflictRule::Compare { column, wins } => Some(Resolution::Compared(column, wins)),
+            ConflictRule::Merge { added } => Some(Resolution::Merged(added)),
         };
         add(Event::ConflictRule, resolution.and_then(|how| texts.resolve(how)));
         let anyway = *rule == ConflictRule::RemoteWins;
@@ -79,4 +79,20 @@ pub(crate) fn scripts(
         add(Event::DownloadDeleteCursor, departs.then(|| texts.download_deletes()));
     }
     scripts
+}
+
+/// Whether the `new` value is beyond the one that is there `now`, in the direction of `sign`. A
+/// value wins over none, and nothing wins by having none.
+pub(crate) fn is_beyond(new: &str, sign: &str, now: &str) -> String {
+    format!("{new} IS NOT NULL AND ({now} IS NULL OR {new} {sign} {now})")
+}
+
+/// Whether the `new` value stands before the one that is there `now` in a list of literals.
+pub(crate) fn is_before(new: &str, now: &str, listed: &[String]) -> String {
+    let places = listed.iter().enumerate();
+    let places: String =
+        places.map(|(place, value)| format!("\n        WHEN {value} THEN {place}")).collect();
+    let behind = listed.len();
+    let place = |value: &str| format!("CASE {value}{places}\n        ELSE {behind} END");
+    format!("{}\n    < {}", place(new), place(now))
 }

@@ -34,7 +34,7 @@ impl<S: Schema> TablePlanner<'_, S> {
     ) -> Result<TablePlan<S>, Failure> {
         let columns = self.published_columns(notices)?;
         too_wide(self.name, columns.len()).map_or(Ok(()), Err)?;
-        self.check_latest(&columns)?;
+        self.check_rule(&columns)?;
         self.check_places(&columns)?;
         let values = S::values(self, &columns)?;
         self.notice(notices);
@@ -172,20 +172,48 @@ impl<S: Schema> TablePlanner<'_, S> {
         }
     }
 
-    fn check_latest(&self, columns: &[String]) -> Result<(), Failure> {
-        let ConflictRule::Latest(latest) = &self.table_model.conflict else { return Ok(()) };
-        let Some(column) = self.table.column(latest) else {
-            return Err(self.wrong(&format!("latest names {latest}, but there is no such column")));
+    /// That the columns of the conflict rule are there, and of types that it can do something with.
+    fn check_rule(&self, columns: &[String]) -> Result<(), Failure> {
+        if let ConflictRule::Compare { column, wins } = &self.table_model.conflict {
+            let decides = self.column_of(wins.word(), column, columns)?;
+            if !S::can_decide(decides, wins) {
+                let (word, wants) = (wins.word(), wins.wants());
+                return Err(self.wrong(&format!("{word} names {column}, which is not {wants}")));
+            }
+        }
+        for column in self.table_model.conflict.added() {
+            let added = self.column_of("add", column, columns)?;
+            if self.table.key().contains(column) {
+                return Err(self.wrong(&format!("add names {column}, which is part of the key")));
+            }
+            if !S::is_number(added) {
+                return Err(self.wrong(&format!("add names {column}, which is not a number")));
+            }
+        }
+        Ok(())
+    }
+
+    /// The published column that the conflict rule `word` names.
+    fn column_of(
+        &self,
+        word: &str,
+        name: &str,
+        columns: &[String],
+    ) -> Result<&<S::Table as TableFacts>::Column, Failure> {
+        let Some(column) = self.table.column(name) else {
+            return Err(self.wrong(&format!("{word} names {name}, but there is no such column")));
         };
-        if !columns.contains(latest) {
-            return Err(self.wrong(&format!("latest names {latest}, which is not published")));
+        match columns.iter().any(|column| column == name) {
+            true => Ok(column),
+            false => Err(self.wrong(&format!("{word} names {name}, which is not published"))),
         }
-        match S::can_be_latest(column) {
-            true => Ok(()),
-            false => Err(self.wrong(&format!(
-                "latest names {latest}, which is not a date, time, number or text"
-            ))),
-        }
+    }
+
+    /// Positions of the columns in which both changes count.
+    pub(crate) fn added(&self, columns: &[String]) -> Vec<u16> {
+        let added = self.table_model.conflict.added();
+        let positions = columns.iter().zip(0..).filter(|(column, _)| added.contains(column));
+        positions.map(|(_, position)| position).collect()
     }
 
     /// A fence that looks at the row that a remote sends needs its place in it.

@@ -4,7 +4,7 @@ use super::table::TableFacts;
 use super::wanted::{Tracked, Wanted};
 use crate::script::{Event, Script};
 use crate::selection::{Rows, Selection};
-use crate::sync_model::{SyncModel, TableModel};
+use crate::sync_model::{SyncModel, TableModel, Wins};
 use model::{Code, Failure, PublicationName, PublishedTable};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -48,8 +48,11 @@ pub(crate) trait Schema: Sized {
     /// Whether a model to start from has the table, if it names none.
     fn is_offered(tables: &BTreeMap<String, Self::Table>, table: &Self::Table) -> bool;
 
-    /// Whether `latest` can decide by this column.
-    fn can_be_latest(column: &<Self::Table as TableFacts>::Column) -> bool;
+    /// Whether this column can decide a conflict.
+    fn can_decide(column: &<Self::Table as TableFacts>::Column, wins: &Wins) -> bool;
+
+    /// Whether values of this column can be added.
+    fn is_number(column: &<Self::Table as TableFacts>::Column) -> bool;
 
     /// What is special about the table itself, for people.
     fn notices(name: &str, table: &Self::Table) -> Vec<String>;

@@ -19,6 +19,9 @@ pub(super) struct TableDetails {
     pub(super) logs: Vec<String>,
     /// It is unknown which rows leave and enter, so every synchronization sends the whole table.
     pub(super) sent_afresh: bool,
+    /// Positions of the published columns in which the changes of both sides count.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) added: Vec<u16>,
     /// An upload may move a row out of its own partition.
     pub(super) may_leave: bool,
     /// How each published column stores what it is given; empty where that is not all that decides

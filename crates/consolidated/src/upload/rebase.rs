@@ -34,6 +34,16 @@ pub(crate) fn rebase(
     Rebased::of(row.change, &old, &new)
 }
 
+/// Whether `row` changes a number that the center has changed too since the remote saw it, among
+/// those in which both changes count. Such a row is left to the rule: rebased, its number would
+/// replace the center's.
+pub(crate) fn both_changed(row: &UploadedRow<'_>, after: &[ValueRef<'_>], added: &[u16]) -> bool {
+    added.iter().map(|at| usize::from(*at)).any(|at| {
+        let saw = row.old[at];
+        !saw.identical(row.new[at]) && !saw.identical(after[at])
+    })
+}
+
 impl Rebased {
     /// Read back; `width` is that of the table.
     pub(crate) fn row(&self, width: usize) -> Result<UploadedRow<'_>, Failure> {

@@ -102,6 +102,15 @@ impl<'a> UploadedRow<'a> {
         (position, key_of(table, image))
     }
 
+    /// Whether it is an update that changes one of the columns at these positions.
+    pub(crate) fn adds_to(&self, added: &[u16]) -> bool {
+        let changes = |at: &u16| {
+            let at = usize::from(*at);
+            !self.old[at].identical(self.new[at])
+        };
+        self.change == Change::Update && added.iter().any(changes)
+    }
+
     /// Whether a row, encoded, is what the remote saw.
     pub(crate) fn is_as_seen(&self, now: &[u8]) -> Result<bool, Failure> {
         let mut reader = RowReader::new(now);

@@ -39,6 +39,8 @@ pub(crate) struct Found<'n> {
     pub(crate) writes: bool,
     /// The scripts of the user say that a row that is not applied has a conflict.
     pub(crate) is_counted: bool,
+    /// Positions of the columns in which the changes of both sides count.
+    pub(crate) added: &'n [u16],
 }
 
 impl Found<'_> {
@@ -58,7 +60,7 @@ impl Found<'_> {
                 Change::Update => Verdict::Conflict,
             });
         };
-        if agrees(row, Some(now)) {
+        if self.is_same(row, now) {
             return Ok(Verdict::Same);
         }
         if row.change != Change::Insert && row.is_as_seen(now)? {
@@ -78,10 +80,15 @@ impl Found<'_> {
             (Change::Delete, _) => false,
             (_, None) if self.is_outside => false,
             (change, None) => change == Change::Insert || self.writes,
-            (_, Some(now)) if agrees(row, Some(now)) => false,
+            (_, Some(now)) if self.is_same(row, now) => false,
             (Change::Insert, Some(_)) => self.writes && !self.may_leave,
             (_, Some(now)) => row.is_as_seen(now)? || self.writes && !self.may_leave,
         })
+    }
+
+    /// Whether both sides did the same. Two who take the same from one stock have each taken it.
+    fn is_same(&self, row: &UploadedRow<'_>, now: &[u8]) -> bool {
+        agrees(row, Some(now)) && !row.adds_to(self.added)
     }
 }
 
@@ -144,7 +151,7 @@ fn gives_way(
     rule: &str,
 ) -> Result<bool, Failure> {
     let (Some(now), Some(result)) = (now, result) else { return Ok(false) };
-    if now == result || rule != ConflictRule::Merge.to_string() {
+    if now == result || !ConflictRule::merges(rule) {
         return Ok(now == result);
     }
     let (mut before, mut after) = (RowReader::new(now), RowReader::new(result));
@@ -189,7 +196,7 @@ mod tests {
         bytes
     }
 
-    fn judge(change: Change, now: Option<[i64; 2]>, leads: bool) -> Verdict {
+    fn judge(change: Change, now: Option<[i64; 2]>, leads: bool, added: &[u16]) -> Verdict {
         let (seen, wanted) = (image([1, 10]), image([1, 11]));
         let bytes = match change {
             Change::Insert => wanted,
@@ -200,7 +207,8 @@ mod tests {
         row.read(&bytes, change, 2).unwrap();
         let now = now.map(image);
         let (is_outside, may_leave, writes, is_counted) = (false, false, true, false);
-        let found = Found { now: now.as_deref(), is_outside, leads, may_leave, writes, is_counted };
+        let now = now.as_deref();
+        let found = Found { now, is_outside, leads, may_leave, writes, is_counted, added };
         let verdict = found.verdict(&row).unwrap();
         let with = |leads| Found { leads, ..found }.verdict(&row).unwrap();
         if !found.asks_where_it_leads(&row).unwrap() {
@@ -226,9 +234,19 @@ mod tests {
             (Change::Delete, other, [Conflict, Conflict]),
         ];
         for (change, now, [stays, leads]) in cases {
-            assert_eq!(judge(change, now, false), stays, "{change:?} over {now:?}");
-            assert_eq!(judge(change, now, true), leads, "{change:?} over {now:?}, outside");
+            assert_eq!(judge(change, now, false, &[]), stays, "{change:?} over {now:?}");
+            assert_eq!(judge(change, now, true, &[]), leads, "{change:?} over {now:?}, outside");
         }
+    }
+
+    // S5: two take the same from one stock.
+    #[test]
+    fn equal_changes_of_a_number_to_which_both_add_are_a_conflict() {
+        let (wanted, changed, other) = (Some([1, 11]), &[1], &[0]);
+        assert_eq!(judge(Change::Update, wanted, false, changed), Verdict::Conflict);
+        assert_eq!(judge(Change::Update, wanted, true, changed), Verdict::Leads);
+        assert_eq!(judge(Change::Update, wanted, false, other), Verdict::Same);
+        assert_eq!(judge(Change::Insert, wanted, false, changed), Verdict::Same);
     }
 
     #[test]
@@ -238,7 +256,8 @@ mod tests {
             let mut row = UploadedRow::default();
             row.read(&bytes, change, 2).unwrap();
             let (leads, may_leave, writes, is_counted) = (false, true, true, false);
-            let found = Found { now: None, is_outside: true, leads, may_leave, writes, is_counted };
+            let (now, is_outside, added) = (None, true, &[][..]);
+            let found = Found { now, is_outside, leads, may_leave, writes, is_counted, added };
             assert_eq!(found.verdict(&row).unwrap(), Verdict::Touches);
             assert!(!found.asks_where_it_leads(&row).unwrap());
         }

@@ -123,6 +123,12 @@ impl Table {
         }
     }
 
+    /// The columns in which the changes of both sides count. A user's script that counts no changes
+    /// may have made this one.
+    pub(in crate::postgres) fn added(&self, change: Change) -> &[u16] {
+        if self.deployed.is_own(change) { &[] } else { &self.deployed.details.added }
+    }
+
     /// What looks owed rows up by their keys, and the event whose script it is (OC1).
     pub(in crate::postgres) fn lookup(&self) -> Result<(Event, &Statement), Failure> {
         match &self.by_key {

@@ -52,6 +52,9 @@ pub(in crate::postgres) struct TableDetails {
     /// The foreign keys that decide which of its rows a remote has.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(in crate::postgres) guards: Vec<Guard>,
+    /// Positions of the published columns in which the changes of both sides count.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(in crate::postgres) added: Vec<u16>,
     /// An upload may move a row out of the partition.
     pub(in crate::postgres) may_leave: bool,
     /// Rows may not be stored as they are sent, because triggers change them or the rule does.

@@ -18,7 +18,7 @@ use crate::postgres::tracking::{self, Tracking};
 use crate::postgres::values::{ColumnType, NumericAs};
 use crate::script::{Event, Script};
 use crate::selection::Rows;
-use crate::sync_model::{ClaimTest, ConflictRule, StoredAs};
+use crate::sync_model::{ClaimTest, StoredAs, Wins};
 use model::{Direction, Failure, PublishedTable};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -63,8 +63,12 @@ impl Schema for PostgresSchema {
         table.is_on_path()
     }
 
-    fn can_be_latest(column: &UserColumn) -> bool {
-        scripts::can_be_latest(&column.cast)
+    fn can_decide(column: &UserColumn, wins: &Wins) -> bool {
+        scripts::can_decide(column, wins)
+    }
+
+    fn is_number(column: &UserColumn) -> bool {
+        scripts::NUMBERS.contains(&&*column.cast)
     }
 
     fn notices(name: &str, table: &UserTable) -> Vec<String> {
@@ -159,8 +163,8 @@ impl Schema for PostgresSchema {
             departed: departed.and_then(|script| Some(Probe::new(departures?, script))),
             guards: guards(planner),
             may_leave: planner.table_model.may_leave,
-            remade: !table.triggers.is_empty()
-                || matches!(planner.table_model.conflict, ConflictRule::Latest(_)),
+            added: planner.added(&published.columns),
+            remade: !table.triggers.is_empty() || planner.table_model.conflict.clamped().is_some(),
             heeds: heeds(planner),
             local,
             takers: takers(planner.version.user_tables, table, published.direction),
@@ -213,7 +217,7 @@ fn verbatim(
     types: &[ColumnType],
     scripts: &BTreeMap<Event, Script>,
 ) -> Option<RoundTripProof> {
-    let clamps = matches!(planner.table_model.conflict, ConflictRule::Latest(_));
+    let clamps = planner.table_model.conflict.clamped().is_some();
     if clamps || planner.selection.is_custom() || !published.direction.uploads() {
         return None;
     }

@@ -14,10 +14,10 @@ use crate::postgres::deploy::tables::{UserColumn, UserTable, VERSION};
 use crate::postgres::dialect::{Postgres, news, since};
 use crate::postgres::tracking::departure_log::{self, Log};
 use crate::postgres::values::ColumnType;
-use crate::quote::{ident, idents, join};
+use crate::quote::{ident, idents, join, literal};
 use crate::script::{Event, old_name};
 use crate::selection::{Dialect, Form, Rows, Selection};
-use crate::sync_model::ConflictRule;
+use crate::sync_model::{ConflictRule, Wins};
 use model::Direction;
 
 /// What the generated scripts of a table follow from.
@@ -206,13 +206,11 @@ impl Generator<'_> {
     /// The new value as it is to be stored.
     fn new_value(&self, alias: &str, column: &str) -> String {
         let value = format!("{alias}.{}", ident(column));
-        match self.rule {
-            ConflictRule::Latest(latest) if latest == column => {
-                let kind = self.table.column(column).map_or("", |column| &column.cast);
-                clamped_to_now(&value, kind)
-            }
-            _ => value,
+        if !self.rule.clamps(column) {
+            return value;
         }
+        let kind = self.table.column(column).map_or("", |column| &column.cast);
+        clamped_to_now(&value, kind)
     }
 
     fn same_key(&self, left: &str, right: &str) -> String {
@@ -259,20 +257,44 @@ impl Generator<'_> {
         ))
     }
 
-    fn is_later(&self, latest: &str) -> String {
-        let column = ident(latest);
-        let cast = self.table.column(latest).map_or("", |column| &column.cast);
+    /// The condition that the row of the remote wins by this column.
+    fn wins(&self, by: &str, wins: &Wins) -> String {
+        let column = ident(by);
+        let cast = self.table.column(by).map_or("", |column| &column.cast);
         let (new, now) = (format!("excluded.{column}"), format!("t.{column}"));
-        format!("({now} IS NULL OR {})", is_later(&new, &now, cast))
+        match wins {
+            Wins::Later => format!("({now} IS NULL OR {})", as_times(&new, ">", &now, cast)),
+            Wins::Earlier => format!("({now} IS NULL OR {})", as_times(&new, "<", &now, cast)),
+            Wins::Greater => generate::is_beyond(&new, ">", &now),
+            Wins::Smaller => generate::is_beyond(&new, "<", &now),
+            Wins::Listed(listed) => {
+                let listed: Vec<String> = listed.iter().map(|one| literal(&one.digits())).collect();
+                let text = |value: &str| format!("{value}::text COLLATE \"C\"");
+                generate::is_before(&text(&new), &text(&now), &listed)
+            }
+        }
     }
 
-    /// Column by column: where the remote alone changed one, its value.
-    fn merged(&self, columns: &[&str]) -> String {
+    /// Column by column: where the remote alone changed one, its value. In `added` both changes
+    /// count where both changed one. What did not change is not added, because the difference of
+    /// two infinite numbers is none.
+    fn merged(&self, columns: &[&str], added: &[String]) -> String {
         let merged = join(columns, ",\n        ", |c| {
             let (theirs, column) = (format!("t.{}", ident(c)), ident(c));
             let seen = format!("u.{}", ident(&old_name(self.columns, c)));
             let same = self.same(c, &theirs, &seen);
-            format!("CASE WHEN {same}\n            THEN excluded.{column} ELSE {theirs} END")
+            if !added.iter().any(|added| added == c) {
+                return format!(
+                    "CASE WHEN {same}\n            THEN excluded.{column} ELSE {theirs} END"
+                );
+            }
+            let mine = format!("excluded.{column}");
+            let unchanged = self.same(c, &mine, &seen);
+            format!(
+                "CASE WHEN {same}\n            THEN {mine}\n            \
+                 WHEN {unchanged}\n            THEN {theirs}\n            \
+                 ELSE coalesce({theirs} + ({mine} - {seen}), {theirs}) END"
+            )
         });
         format!(
             "({}) = (\n    SELECT {merged}\n    FROM u\n    WHERE {}\n)",
@@ -345,14 +367,14 @@ impl Texts for Generator<'_> {
         let (mut with, mut decides) = (String::new(), None);
         let set = match resolution {
             Resolution::Remote => taken(&|c| format!("excluded.{}", ident(c))),
-            Resolution::Later(latest) => {
-                decides = Some(self.is_later(latest));
+            Resolution::Compared(column, wins) => {
+                decides = Some(self.wins(column, wins));
                 taken(&|c| format!("excluded.{}", ident(c)))
             }
-            Resolution::Merged => {
+            Resolution::Merged(added) => {
                 with = "WITH u AS (SELECT * FROM {updates} AS u)\n".into();
                 relation = "u";
-                self.merged(&columns)
+                self.merged(&columns, added)
             }
         };
         let covered = self.selection.covered(&self.dialect, "t", Form::Each);
@@ -446,9 +468,36 @@ fn indented(sql: &str) -> String {
     sql.lines().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
 }
 
-/// Whether `latest` can decide by a column of this type.
-pub(in crate::postgres) fn can_be_latest(cast: &str) -> bool {
-    !clamped_to_now("", cast).is_empty()
+/// The types of numbers.
+pub(in crate::postgres) const NUMBERS: [&str; 6] =
+    ["smallint", "integer", "bigint", "numeric", "real", "double precision"];
+
+const TEXTS: [&str; 3] = ["text", "character varying", "bpchar"];
+
+/// Other types whose values have an order.
+const ORDERED: [&str; 11] = [
+    "date",
+    "timestamp without time zone",
+    "timestamp with time zone",
+    "time without time zone",
+    "time with time zone",
+    "interval",
+    "boolean",
+    "uuid",
+    "bytea",
+    "inet",
+    "money",
+];
+
+/// Whether a column can decide a conflict. The values of an enumeration are words with an order.
+pub(in crate::postgres) fn can_decide(column: &UserColumn, wins: &Wins) -> bool {
+    let is = |types: &[&str]| types.contains(&&*column.cast);
+    match wins {
+        Wins::Later | Wins::Earlier => !clamped_to_now("", &column.cast).is_empty(),
+        _ if column.kind == 'e' || is(&TEXTS) => true,
+        Wins::Greater | Wins::Smaller => is(&NUMBERS) || is(&ORDERED),
+        Wins::Listed(_) => is(&["smallint", "integer", "bigint"]),
+    }
 }
 
 /// The text of a time. A day that its month does not have is one, as it is in SQLite: it counts on
@@ -488,21 +537,21 @@ fn clamped_to_now(value: &str, cast: &str) -> String {
 }
 
 /// What is a time is compared as a time, whatever its notation; all else as the database compares
-/// it.
-fn is_later(new: &str, now: &str, cast: &str) -> String {
+/// it. The sign is between the `new` value and the one that is there `now`.
+fn as_times(new: &str, sign: &str, now: &str, cast: &str) -> String {
     match cast {
         "text" | "character varying" => format!(
-            "coalesce(\n    (SELECT instant FROM {})\n    > (SELECT instant FROM {}),\n    \
-             {new} COLLATE \"C\" > {now})",
+            "coalesce(\n    (SELECT instant FROM {})\n    {sign} (SELECT instant FROM {}),\n    \
+             {new} COLLATE \"C\" {sign} {now})",
             text_as_time(new),
             text_as_time(now)
         ),
         "integer" | "bigint" | "numeric" | "double precision" => {
             let seconds =
                 |n: &str| format!("CASE WHEN {n} > {SECONDS_MAX} THEN {n} / 1000.0 ELSE {n} END");
-            format!("{}\n    > {}", seconds(new), seconds(now))
+            format!("{}\n    {sign} {}", seconds(new), seconds(now))
         }
-        _ => format!("{new} > {now}"),
+        _ => format!("{new} {sign} {now}"),
     }
 }
 

@@ -19,7 +19,7 @@ use crate::postgres::upload::stop::{Stop, stopped};
 use crate::postgres::upload::work::Upload;
 use crate::synchronization::change::Change;
 use crate::upload::echo::image_digest;
-use crate::upload::rebase::{image, rebase, values};
+use crate::upload::rebase::{both_changed, image, rebase, values};
 use crate::upload::uploaded_row::RowId;
 use model::{Counter, Failure};
 use postgres_types::ToSql;
@@ -177,7 +177,7 @@ pub(in crate::postgres) fn over(
 ) -> Result<Group, Stop> {
     let (table, change) = (group.table, group.change);
     let this = isolation.table(table);
-    let published = &this.deployed.published;
+    let (published, added) = (&this.deployed.published, this.added(change));
     let by_scripts = this.deployed.detection(change).is_some();
     if change == Change::Insert || !this.deployed.details.remade || by_scripts {
         return Ok(group);
@@ -213,7 +213,12 @@ pub(in crate::postgres) fn over(
             group.rows.push(bytes);
             continue;
         };
-        let anew = rebase(&row, &row.old, &values(now)?);
+        let now = values(now)?;
+        if both_changed(&row, &now, added) {
+            group.rows.push(bytes);
+            continue;
+        }
+        let anew = rebase(&row, &row.old, &now);
         isolation.note_told(table, change, &bytes, &anew)?;
         told.push(anew.bytes);
     }

@@ -13,7 +13,7 @@ use crate::sqlite::tracking;
 use crate::sqlite::tracking::log_table::Kept;
 use crate::sqlite::tracking::object::Object;
 use crate::sqlite::upload::affinity::Affinity;
-use crate::sync_model::ConflictRule;
+use crate::sync_model::Wins;
 use model::{Failure, PublishedTable};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,9 +50,13 @@ impl Schema for SqliteSchema {
         !tables::is_shadow(table, tables)
     }
 
-    /// Any column may hold a time.
-    fn can_be_latest(_: &UserColumn) -> bool {
+    /// Any column may hold anything.
+    fn can_decide(_: &UserColumn, _: &Wins) -> bool {
         true
+    }
+
+    fn is_number(column: &UserColumn) -> bool {
+        matches!(Affinity::of(column), Affinity::Integer | Affinity::Real | Affinity::Numeric)
     }
 
     fn notices(name: &str, table: &UserTable) -> Vec<String> {
@@ -123,10 +127,11 @@ impl Schema for SqliteSchema {
         details.kept_by_refresh = planner.table_model.kept_by_refresh;
         details.written = planner.written_unseen(&published.columns);
         details.references = planner.references(&published.columns);
+        details.added = planner.added(&published.columns);
         // Of a table with triggers, or where a time is clamped, only the row itself tells what
         // became of it.
         let plain = !table.has_triggers && table.utf8;
-        if plain && !matches!(planner.table_model.conflict, ConflictRule::Latest(_)) {
+        if plain && planner.table_model.conflict.clamped().is_none() {
             let columns = published.columns.iter().filter_map(|name| table.column(name));
             details.affinities = columns.map(Affinity::of).collect();
         }

@@ -1,13 +1,15 @@
 //! The scripts that a model generates for one table, as SQL that a person would have written.
 
+use crate::deploy::TableFacts;
 use crate::deploy::generate::{self, Resolution, SECONDS_MAX, Texts};
-use crate::quote::{ident, idents, join};
+use crate::quote::{ident, idents, join, literal};
 use crate::script::{Event, parameter};
 use crate::selection::{Dialect, Form, Selection};
 use crate::sqlite::deploy::tables::UserTable;
 use crate::sqlite::dialect::Sqlite;
 use crate::sqlite::tracking::log_table::{self, SEQUENCE};
-use crate::sync_model::ConflictRule;
+use crate::sqlite::upload::affinity::Affinity;
+use crate::sync_model::{ConflictRule, Listed, Wins};
 use model::Direction;
 
 /// The policy of statements on tables that must have no triggers but ours.
@@ -85,9 +87,24 @@ impl Generator<'_> {
     /// The new value as it is to be stored.
     fn new_value(&self, column: &str) -> String {
         let value = parameter("r", column);
-        match self.rule {
-            ConflictRule::Latest(latest) if latest == column => clamped_to_now(&value),
-            _ => value,
+        if self.rule.clamps(column) { clamped_to_now(&value) } else { value }
+    }
+
+    /// The condition that the row of the remote wins by this column over the one that is there
+    /// `now`. Texts are compared letter by letter, whatever the collation.
+    fn wins(&self, by: &str, wins: &Wins, now: &str) -> String {
+        let (new, now) = (format!("excluded.{}", ident(by)), format!("{now}.{}", ident(by)));
+        match wins {
+            Wins::Later => format!("{now} IS NULL OR {}", as_times(&new, ">", &now)),
+            Wins::Earlier => format!("{now} IS NULL OR {}", as_times(&new, "<", &now)),
+            Wins::Greater => generate::is_beyond(&new, "COLLATE BINARY >", &now),
+            Wins::Smaller => generate::is_beyond(&new, "COLLATE BINARY <", &now),
+            Wins::Listed(listed) => {
+                let affinity = self.table.column(by).map_or(Affinity::Blob, Affinity::of);
+                let listed: Vec<String> = listed.iter().map(|one| stored(one, affinity)).collect();
+                let exact = |value: &str| format!("{value} COLLATE BINARY");
+                generate::is_before(&exact(&new), &exact(&now), &listed)
+            }
         }
     }
 
@@ -242,21 +259,22 @@ impl Texts for Generator<'_> {
                 let mine = set(&|column| format!("excluded.{}", ident(column)));
                 format!("{mine}{only_covered}")
             }
-            Resolution::Later(latest) => {
-                let (new, now) = (ident(latest), format!("{now}.{}", ident(latest)));
-                let newer = set(&|column| format!("excluded.{}", ident(column)));
-                let later = is_later(&format!("excluded.{new}"), &now);
-                let later = format!("{now} IS NULL OR {later}");
+            Resolution::Compared(by, of) => {
+                let mine = set(&|column| format!("excluded.{}", ident(column)));
+                let wins = self.wins(by, of, &now);
                 match fence {
-                    None => format!("{newer}\nWHERE {later}"),
-                    Some(covered) => format!("{newer}\nWHERE ({later})\n  AND {covered}"),
+                    None => format!("{mine}\nWHERE {wins}"),
+                    Some(covered) => format!("{mine}\nWHERE ({wins})\n  AND {covered}"),
                 }
             }
-            Resolution::Merged => {
+            Resolution::Merged(both) => {
                 let merged = set(&|column| {
                     let mine = format!("excluded.{}", ident(column));
                     let theirs = format!("{now}.{}", ident(column));
                     let old = parameter("o", column);
+                    if both.iter().any(|added| added == column) {
+                        return added(&mine, &theirs, &old);
+                    }
                     format!(
                         "CASE WHEN {theirs} COLLATE BINARY IS {old}\n        \
                          THEN {mine} ELSE {theirs} END"
@@ -333,9 +351,47 @@ fn clamped_to_now(value: &str) -> String {
     )
 }
 
-/// What is a time is compared as a time, whatever its notation; all else as SQLite compares it.
-fn is_later(new: &str, now: &str) -> String {
-    format!("coalesce(\n    {}\n    > {},\n    {new} > {now})", instant(new), instant(now))
+/// A value of a list as a literal of what a column stores of it.
+fn stored(one: &Listed, affinity: Affinity) -> String {
+    match (one, affinity) {
+        (Listed::Number(number), Affinity::Text) => literal(&number.to_string()),
+        (Listed::Number(number), _) => number.to_string(),
+        (Listed::Text(text), Affinity::Text | Affinity::Blob) => literal(text),
+        (Listed::Text(text), _) => {
+            text.parse().map_or(literal(text), |number: i64| number.to_string())
+        }
+    }
+}
+
+/// Both changes of a number, where both sides changed it. A value that is no number is decided like
+/// those of other columns. SQLite makes an inexact or infinite number of a sum that is too large:
+/// the row is refused instead, by what `abs` says of the smallest whole number.
+fn added(mine: &str, theirs: &str, old: &str) -> String {
+    let numbers = join(&["mine", "theirs", "old"], "\n                AND ", |value| {
+        format!("typeof({value}) IN ('integer', 'real')")
+    });
+    format!(
+        "(\n        \
+         SELECT CASE\n            \
+         WHEN theirs COLLATE BINARY IS old THEN mine\n            \
+         WHEN mine COLLATE BINARY IS old THEN theirs\n            \
+         WHEN NOT ({numbers}) THEN theirs\n            \
+         WHEN abs(total) < 9e999 AND (typeof(total) = 'integer'\n                \
+         OR 'real' IN (typeof(mine), typeof(theirs), typeof(old))) THEN total\n            \
+         ELSE abs(-9223372036854775807 - 1) END\n        \
+         FROM (SELECT mine, theirs, old, theirs + (mine - old) AS total\n        \
+         FROM (SELECT {mine} AS mine, {theirs} AS theirs, {old} AS old)))"
+    )
+}
+
+/// What is a time is compared as a time, whatever its notation; all else as SQLite compares it. The
+/// sign is between the `new` value and the one that is there `now`.
+fn as_times(new: &str, sign: &str, now: &str) -> String {
+    format!(
+        "coalesce(\n    {}\n    {sign} {},\n    {new} {sign} {now})",
+        instant(new),
+        instant(now)
+    )
 }
 
 /// When it was, as text that sorts; NULL if the value is no time. The zeros at the end go, so that

@@ -53,6 +53,7 @@ pub(super) fn resolve_found(
         may_leave: turn.table.details.may_leave,
         writes: true,
         is_counted: turn.table.detection(turn.row.change) == Some(Detection::Count),
+        added: turn.added(),
     };
     match found.verdict(turn.row)? {
         Verdict::Touches => fence::reject_touching(attempt, turn)?,

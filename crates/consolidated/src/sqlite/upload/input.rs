@@ -96,6 +96,13 @@ impl<'r> Turn<'r> {
         self.row.key(&self.table.published, self.position)
     }
 
+    /// The columns in which the changes of both sides count. A user's script that counts no changes
+    /// may have made this one.
+    pub(super) fn added(self) -> &'r [u16] {
+        let is_own = self.table.is_own(self.row.change);
+        if is_own { &[] } else { &self.table.details.added }
+    }
+
     /// The event at which the row is applied.
     pub(super) fn event(self) -> Event {
         event_of(self.row.change)

@@ -14,7 +14,7 @@ use crate::sqlite::errors::failed;
 use crate::sqlite::query;
 use crate::synchronization::change::Change;
 use crate::upload::echo::image_digest;
-use crate::upload::rebase::{Rebased, rebase, values};
+use crate::upload::rebase::{Rebased, both_changed, rebase, values};
 use model::{Failure, write_value};
 use rusqlite::{OptionalExtension, params};
 
@@ -80,7 +80,8 @@ pub(super) fn over(
     if noted != Some((image_digest(&saw), image_digest(now))) {
         return Ok(None);
     }
-    Ok(Some(rebase(row, &row.old, &values(now)?)))
+    let now = values(now)?;
+    Ok((!both_changed(row, &now, turn.added())).then(|| rebase(row, &row.old, &now)))
 }
 
 /// Whether there is a record of the remote. None is made before the rows are applied.

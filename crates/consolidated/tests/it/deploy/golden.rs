@@ -37,6 +37,11 @@ fn conflict_rules_are_deployed_as_ever() {
 }
 
 #[test]
+fn conflict_rules_for_columns_are_deployed_as_ever() {
+    compare("rules");
+}
+
+#[test]
 fn values_of_every_type_are_deployed_as_ever() {
     compare("values");
 }

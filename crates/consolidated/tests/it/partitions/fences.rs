@@ -200,8 +200,15 @@ fn what_was_done_before_a_row_left_counts() {
 #[test]
 fn no_conflict_rule_crosses_the_fence() {
     Backend::each(|backend| {
-        let rules =
-            ["\"consolidated_wins\"", "\"remote_wins\"", "\"merge\"", "{ latest = \"name\" }"];
+        let rules = [
+            "\"consolidated_wins\"",
+            "\"remote_wins\"",
+            "\"merge\"",
+            "{ latest = \"name\" }",
+            "{ maximum = \"name\" }",
+            "{ priority = \"name\", order = [\"zzz\"] }",
+            "{ add = \"rep\" }",
+        ];
         let (mut center, _) = shop(backend, "");
         for rule in rules {
             deploy(&center.url, &model(&format!("conflict = {rule}"))).unwrap();

@@ -158,9 +158,10 @@ fn a_value_of_a_dropped_column_is_told_and_the_rest_of_its_row_is_applied() {
 #[test]
 fn a_new_column_is_neither_compared_nor_written_by_any_rule() {
     Backend::each(|backend| {
-        for rule in ["consolidated_wins", "remote_wins", "merge", "latest"] {
+        for rule in ["consolidated_wins", "remote_wins", "merge", "latest", "add"] {
             let conflict = match rule {
                 "latest" => "conflict = { latest = \"qty\" }".to_owned(),
+                "add" => "conflict = { add = [\"qty\"] }".to_owned(),
                 rule => format!("conflict = \"{rule}\""),
             };
             let model = format!("[table.item]\n{conflict}");

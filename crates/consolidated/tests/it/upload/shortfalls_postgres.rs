@@ -541,7 +541,13 @@ fn counts(applied: &Applied) -> [u64; 5] {
 // S3, S5, S7, Trap 5, Trap 8: the set and the single rows come to the same, whatever happens.
 #[test]
 fn what_is_resolved_as_a_set_is_what_would_be_resolved_one_by_one() {
-    let rules = ["\"consolidated_wins\"", "\"remote_wins\"", "\"merge\"", "{ latest = \"qty\" }"];
+    let rules = [
+        "\"consolidated_wins\"",
+        "\"remote_wins\"",
+        "\"merge\"",
+        "{ latest = \"qty\" }",
+        "{ add = \"qty\" }",
+    ];
     let mut exchanges = [0, 0];
     let cases = rules.into_iter().flat_map(|rule| [(rule, false), (rule, true)]);
     for (seed, (rule, cascades)) in cases.enumerate() {

@@ -112,7 +112,7 @@ fn leave(isolation: &mut Isolation<'_, '_>, group: Group) -> Result<(), Stop> {
 }
 
 /// What some rows found.
-struct Ground {
+struct Ground<'a> {
     /// The rows at the center, as far as the partition covers them.
     now: Images,
     /// Keys of rows that the center has beside these.
@@ -124,16 +124,18 @@ struct Ground {
     writes: bool,
     /// The scripts of the user say that a row that is not applied has a conflict.
     is_counted: bool,
+    /// The columns in which the changes of both sides count.
+    added: &'a [u16],
 }
 
-impl Ground {
+impl<'a> Ground<'a> {
     fn look(
-        isolation: &mut Isolation<'_, '_>,
+        isolation: &mut Isolation<'_, 'a>,
         table: usize,
         change: Change,
         rows: &[Vec<u8>],
         now: Images,
-    ) -> Result<Ground, Stop> {
+    ) -> Result<Ground<'a>, Stop> {
         let this = isolation.table(table);
         let published = &this.deployed.published;
         let mut keys = Vec::with_capacity(rows.len());
@@ -150,7 +152,9 @@ impl Ground {
         let may_leave = this.deployed.details.may_leave;
         let writes = this.statement(resolution_of(change)).is_some();
         let is_counted = this.deployed.detection(change) == Some(Detection::Count);
-        let mut ground = Ground { now, beyond, inside: None, may_leave, writes, is_counted };
+        let added = this.added(change);
+        let inside = None;
+        let mut ground = Ground { now, beyond, inside, may_leave, writes, is_counted, added };
         let mut asked = Vec::new();
         for (bytes, key) in rows.iter().zip(&keys) {
             if ground.found(key).asks_where_it_leads(&isolation.read(table, change, bytes)?)? {
@@ -172,6 +176,7 @@ impl Ground {
             may_leave: self.may_leave,
             writes: self.writes,
             is_counted: self.is_counted,
+            added: self.added,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the rule `latest` takes for the later value.
+//! What the rules `latest` and `earliest` take for the later value.
 
 use crate::support::center::{self, Backend, Center, Remote, Row, Upload, int, text};
 use model::Value;
@@ -72,6 +72,9 @@ const SAME_MIXED: [(&str, &str); 3] = [
 // S5: the letters of two notations were compared, and an hour later was earlier.
 #[test]
 fn a_time_is_later_in_every_notation() {
+    let decided = |backend, declared, pairs: &[_], same: &[_]| {
+        decided(backend, declared, "{ latest = \"at\" }", pairs, same);
+    };
     for declared in ["TEXT", "DATETIME", ""] {
         decided(Backend::Sqlite, declared, &TEXTS, &SAME_TEXTS);
     }
@@ -90,16 +93,42 @@ fn a_time_is_later_in_every_notation() {
     }
 }
 
-/// The later value wins, whoever has it; where both are the same, the center's row stays. So do an
-/// update and an insert meet what the center has.
-fn decided(backend: Backend, declared: &str, pairs: &[(&str, &str)], same: &[(&str, &str)]) {
+// S5
+#[test]
+fn a_time_is_earlier_in_every_notation() {
+    let decided = |backend, declared, pairs: &[(&'static str, &'static str)], same: &[_]| {
+        let pairs: Vec<_> = pairs.iter().map(|(earlier, later)| (*later, *earlier)).collect();
+        decided(backend, declared, "{ earliest = \"at\" }", &pairs, same);
+    };
+    decided(Backend::Sqlite, "TEXT", &TEXTS, &SAME_TEXTS);
+    decided(Backend::Sqlite, "DATETIME", &MIXED, &SAME_MIXED);
+    decided(Backend::Sqlite, "INTEGER", &NUMBERS, &SAME_NUMBERS);
+    decided(Backend::Postgres, "text", &TEXTS, &SAME_TEXTS);
+    decided(Backend::Postgres, "bigint", &NUMBERS, &SAME_NUMBERS);
+    // A time in the future is one like any other.
+    let future = [("'2998-01-01'", "'2999-01-01'")];
+    for backend in [Backend::Sqlite, Backend::Postgres] {
+        decided(backend, "TEXT", &future, &[]);
+        decided(backend, "TEXT", &[("'2026-03-01'", "NULL")], &[]);
+    }
+}
+
+/// The second value of each pair wins by the rule for the column `at`, whoever has it; where both
+/// are the same, the center's row stays. So do an update and an insert meet what the center has.
+pub(super) fn decided(
+    backend: Backend,
+    declared: &str,
+    rule: &str,
+    pairs: &[(&str, &str)],
+    same: &[(&str, &str)],
+) {
     let mut center = Center::on(
         backend,
         &format!("CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT, at {declared})"),
-        "[table.t]\nconflict = { latest = \"at\" }\n",
+        &format!("[table.t]\nconflict = {rule}\n"),
     );
-    let won = pairs.iter().map(|(earlier, later)| (*earlier, *later, "mine"));
-    let lost = pairs.iter().map(|(earlier, later)| (*later, *earlier, "theirs"));
+    let won = pairs.iter().map(|(loses, wins)| (*loses, *wins, "mine"));
+    let lost = pairs.iter().map(|(loses, wins)| (*wins, *loses, "theirs"));
     let same = same.iter().flat_map(|(a, b)| [(*a, *b, "theirs"), (*b, *a, "theirs")]);
     let cases: Vec<(&str, &str, &str)> = won.chain(lost).chain(same).collect();
     let ids = 1..=cases.len() as i64;
@@ -125,13 +154,14 @@ fn decided(backend: Backend, declared: &str, pairs: &[(&str, &str)], same: &[(&s
     for (id, (stored, uploaded, winner)) in ids.zip(&cases) {
         let found = center.list(&format!("SELECT a AS v FROM t WHERE abs(id) = {id}"));
         let expected = format!("{winner},{winner}");
-        assert_eq!(found, expected, "{backend:?}, {declared}: {stored} meets {uploaded}");
+        assert_eq!(found, expected, "{backend:?}, {declared}, {rule}: {stored} meets {uploaded}");
     }
 }
 
 fn literal(sql: &str) -> Value {
     match sql.strip_prefix('\'') {
-        Some(rest) => text(rest.trim_end_matches('\'')),
+        Some(rest) => text(&rest.strip_suffix('\'').unwrap().replace("''", "'")),
+        None if sql == "NULL" => Value::Null,
         None if sql.starts_with('x') => Value::Blob(vec![0]),
         None if sql.contains('.') => Value::Real(sql.parse().unwrap()),
         None => int(sql.parse().unwrap()),

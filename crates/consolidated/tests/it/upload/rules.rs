@@ -1,0 +1,5 @@
+//! What the conflict rules decide that name columns.
+
+mod added;
+mod compared;
+mod latest;
