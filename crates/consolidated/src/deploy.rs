@@ -8,6 +8,7 @@ pub(crate) mod difference;
 pub(crate) mod format;
 pub(crate) mod generate;
 pub(crate) mod initial;
+mod losers;
 pub(crate) mod numbers;
 pub(crate) mod own;
 mod plan;

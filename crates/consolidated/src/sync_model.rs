@@ -69,6 +69,8 @@ pub struct TableModel {
     pub direction: Direction,
     /// What happens when two changed the same row.
     pub conflict: ConflictRule,
+    /// The table of the database that keeps the rows that lose.
+    pub keep_losers: Option<String>,
     /// Which rows belong to a partition.
     pub rows: CoveredRows,
     /// Whether an upload may move a row out of its own partition.
@@ -201,6 +203,7 @@ struct TableFile {
     stored_as: BTreeMap<String, StoredAs>,
     direction: Option<Direction>,
     conflict: Option<RuleFile>,
+    keep_losers: Option<String>,
     partition: Option<Spanned<PartitionFile>>,
     parent: Option<Spanned<ParentFile>>,
     may_leave: Option<Spanned<bool>>,
@@ -326,6 +329,7 @@ fn read_table(table: Spanned<TableFile>, text: &str) -> Result<TableModel, (usiz
         stored_as: table.stored_as,
         direction,
         conflict,
+        keep_losers: table.keep_losers,
         rows,
         may_leave,
         compress: table.compress.unwrap_or(true),

@@ -6,6 +6,7 @@ pub(crate) mod detected;
 pub(crate) mod echo;
 pub(crate) mod entered_again;
 pub(crate) mod halving;
+pub(crate) mod loser;
 pub(crate) mod lost_inserts;
 pub(crate) mod owed_rows;
 pub(crate) mod reason;

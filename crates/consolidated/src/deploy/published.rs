@@ -35,6 +35,7 @@ impl<S: Schema> TablePlanner<'_, S> {
         let columns = self.published_columns(notices)?;
         too_wide(self.name, columns.len()).map_or(Ok(()), Err)?;
         self.check_rule(&columns)?;
+        self.losers(&columns)?;
         self.check_places(&columns)?;
         let values = S::values(self, &columns)?;
         self.notice(notices);

@@ -54,6 +54,15 @@ pub(crate) trait Schema: Sized {
     /// Whether values of this column can be added.
     fn is_number(column: &<Self::Table as TableFacts>::Column) -> bool;
 
+    /// Whether a column of the table that keeps the rows that lost takes the values of another one.
+    fn can_keep(
+        kept: &<Self::Table as TableFacts>::Column,
+        from: &<Self::Table as TableFacts>::Column,
+    ) -> bool;
+
+    /// The statement that keeps rows of these columns in a table.
+    fn keeping(losers: &Self::Table, columns: &[String]) -> String;
+
     /// What is special about the table itself, for people.
     fn notices(name: &str, table: &Self::Table) -> Vec<String>;
 

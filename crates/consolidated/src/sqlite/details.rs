@@ -22,6 +22,9 @@ pub(super) struct TableDetails {
     /// Positions of the published columns in which the changes of both sides count.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) added: Vec<u16>,
+    /// The statement that keeps a row that loses a conflict; none where nobody wants them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) losers: Option<String>,
     /// An upload may move a row out of its own partition.
     pub(super) may_leave: bool,
     /// How each published column stores what it is given; empty where that is not all that decides

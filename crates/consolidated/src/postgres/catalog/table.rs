@@ -40,6 +40,8 @@ pub(in crate::postgres) struct Table {
     pub(in crate::postgres) nulls: Option<Statement>,
     /// Watches the scripts of users; none where there are none, or no partition.
     pub(in crate::postgres) fence: Option<Fence>,
+    /// Keeps rows that lost a conflict.
+    pub(in crate::postgres) losers: Option<Statement>,
     /// What runs a user's scripts, where this is only a part of a table.
     pub(in crate::postgres) wide: Option<Box<Wide>>,
 }
@@ -106,6 +108,8 @@ impl Table {
         let seeker = Seeker::of(&deployed);
         let fence = Fence::of(&deployed);
         let assigns_changes = deployed.assigns_changes(Change::Update);
+        let losers = deployed.details.losers.as_deref();
+        let losers = losers.and_then(|text| of_own(&deployed, text));
         let wide = deployed.whole.as_ref().map(|whole| Box::new(Wide::of(whole, &deployed)));
         Table {
             deployed,
@@ -119,6 +123,7 @@ impl Table {
             by_key,
             nulls,
             fence,
+            losers,
             wide,
         }
     }

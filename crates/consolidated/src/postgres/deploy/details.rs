@@ -55,6 +55,9 @@ pub(in crate::postgres) struct TableDetails {
     /// Positions of the published columns in which the changes of both sides count.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(in crate::postgres) added: Vec<u16>,
+    /// The statement that keeps the rows that lose conflicts; none where nobody wants them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::postgres) losers: Option<String>,
     /// An upload may move a row out of the partition.
     pub(in crate::postgres) may_leave: bool,
     /// Rows may not be stored as they are sent, because triggers change them or the rule does.

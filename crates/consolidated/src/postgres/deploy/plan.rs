@@ -16,6 +16,7 @@ use crate::postgres::optimize::plan_cache::{self, Probe};
 use crate::postgres::optimize::round_trip_proof::{RoundTripProof, upload_scripts};
 use crate::postgres::tracking::{self, Tracking};
 use crate::postgres::values::{ColumnType, NumericAs};
+use crate::quote::idents;
 use crate::script::{Event, Script};
 use crate::selection::Rows;
 use crate::sync_model::{ClaimTest, StoredAs, Wins};
@@ -69,6 +70,19 @@ impl Schema for PostgresSchema {
 
     fn is_number(column: &UserColumn) -> bool {
         scripts::NUMBERS.contains(&&*column.cast)
+    }
+
+    fn can_keep(kept: &UserColumn, from: &UserColumn) -> bool {
+        kept.cast == from.cast || kept.cast == "text"
+    }
+
+    fn keeping(losers: &UserTable, columns: &[String]) -> String {
+        format!(
+            "INSERT INTO {} ({})\nSELECT {}\nFROM {{inserts}} AS r",
+            losers.sql_name(),
+            idents("", columns),
+            idents("r.", columns),
+        )
     }
 
     fn notices(name: &str, table: &UserTable) -> Vec<String> {
@@ -164,6 +178,7 @@ impl Schema for PostgresSchema {
             guards: guards(planner),
             may_leave: planner.table_model.may_leave,
             added: planner.added(&published.columns),
+            losers: planner.losers(&published.columns).ok().flatten(),
             remade: !table.triggers.is_empty() || planner.table_model.conflict.clamped().is_some(),
             heeds: heeds(planner),
             local,

@@ -4,6 +4,7 @@ use crate::catalog::deciding;
 use crate::deploy::{self, Schema, TableFacts, TablePlanner, Wanted};
 use crate::digest::digest;
 use crate::download::resume;
+use crate::quote::{ident, idents};
 use crate::script::{Event, Script};
 use crate::sqlite::deploy::remote_ddl;
 use crate::sqlite::deploy::scripts::Generator;
@@ -57,6 +58,20 @@ impl Schema for SqliteSchema {
 
     fn is_number(column: &UserColumn) -> bool {
         matches!(Affinity::of(column), Affinity::Integer | Affinity::Real | Affinity::Numeric)
+    }
+
+    fn can_keep(_: &UserColumn, _: &UserColumn) -> bool {
+        true
+    }
+
+    fn keeping(losers: &UserTable, columns: &[String]) -> String {
+        let numbers: Vec<String> = (1..=columns.len()).map(|at| format!("?{at}")).collect();
+        format!(
+            "INSERT INTO {} ({})\nVALUES ({})",
+            ident(&losers.name),
+            idents("", columns),
+            numbers.join(", "),
+        )
     }
 
     fn notices(name: &str, table: &UserTable) -> Vec<String> {
@@ -128,6 +143,7 @@ impl Schema for SqliteSchema {
         details.written = planner.written_unseen(&published.columns);
         details.references = planner.references(&published.columns);
         details.added = planner.added(&published.columns);
+        details.losers = planner.losers(&published.columns).ok().flatten();
         // Of a table with triggers, or where a time is clamped, only the row itself tells what
         // became of it.
         let plain = !table.has_triggers && table.utf8;

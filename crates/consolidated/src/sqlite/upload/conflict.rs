@@ -12,10 +12,11 @@ use super::made;
 use crate::script::{Detection, Event};
 use crate::sqlite::deploy::tables::has_user_triggers;
 use crate::sqlite::errors::{RowFault, row_fault};
-use crate::sqlite::values::{bind, bind_sessions};
+use crate::sqlite::values::{Bind, bind, bind_sessions};
 use crate::synchronization::change::Change;
+use crate::upload::loser::{loser, not_kept};
 use crate::upload::reason::Reason;
-use crate::upload::rebase::Rebased;
+use crate::upload::rebase::{Rebased, values};
 use crate::upload::uploaded_row::resolution_of;
 use crate::upload::verdict::{Found, Instead, Verdict, agrees, loses};
 use model::{Code, Failure};
@@ -140,9 +141,14 @@ fn dispute(
         None
     };
     let result = if has_script { after.as_deref() } else { now };
+    let rule = &turn.table.conflict_rule;
+    if let Some(keeping) = &turn.table.details.losers
+        && let Some(lost) = loser(turn.row, (now, result), rule)?
+    {
+        keep(attempt, turn, keeping, lost)?;
+    }
     let record = &mut attempt.record;
     record.conflict(attempt.input, turn, Images { now, result })?;
-    let rule = &turn.table.conflict_rule;
     let (again, id) = (attempt.input.request.entered_again, turn.id());
     let lost = loses(turn.row, (again, &id), (now, result), rule)?;
     match (agrees(turn.row, result), lost) {
@@ -151,6 +157,21 @@ fn dispute(
         (false, None) => record.owed.owe(&id)?,
     }
     Ok(RowOutcome::Done)
+}
+
+/// Keeps a row that lost by the statement `keeping`. A table that does not take it is a mistake of
+/// its owner, so the whole upload fails rather than that a row is lost.
+fn keep(attempt: &Attempt<'_>, turn: Turn<'_>, keeping: &str, lost: &[u8]) -> Result<(), Stop> {
+    let (table, event) = (&turn.table.published.name, Event::ConflictRule);
+    let failed = |error: rusqlite::Error| not_kept(table, &error.to_string());
+    let mut statement = attempt.input.connection.prepare_cached(keeping).map_err(failed)?;
+    for (at, value) in values(lost)?.into_iter().enumerate() {
+        statement.raw_bind_parameter(at + 1, Bind(value)).map_err(failed)?;
+    }
+    match attempt.execute(&mut statement, keeping, turn, event)? {
+        Ok(_) => Ok(()),
+        Err((_, reason)) => Err(not_kept(table, &reason.message).into()),
+    }
 }
 
 /// Applies `rebased` instead of the row, which is what the remote has.

@@ -3,3 +3,4 @@
 mod added;
 mod compared;
 mod latest;
+mod losers;

@@ -4,6 +4,7 @@
 //! remote is owed afterwards. A row outside the partition is not a conflict: it is neither sent nor
 //! changed (S7).
 
+use crate::postgres::upload::batch::batches;
 use crate::postgres::upload::isolation::group::{Group, Images, Rows};
 use crate::postgres::upload::isolation::state::{Isolation, Ran};
 use crate::postgres::upload::isolation::{hidden, scripted};
@@ -13,6 +14,7 @@ use crate::postgres::upload::stop::Stop;
 use crate::script::{Detection, Event};
 use crate::synchronization::change::Change;
 use crate::upload::halving;
+use crate::upload::loser::{loser, not_kept};
 use crate::upload::uploaded_row::{event_of, resolution_of};
 use crate::upload::verdict::{Found, Instead, Verdict, agrees, is_outside, leads_outside, loses};
 use std::collections::HashSet;
@@ -198,6 +200,7 @@ fn settle(isolation: &mut Isolation<'_, '_>, group: Group, now: &Images) -> Resu
         None => (rows, None),
     };
     let after = after.as_ref().unwrap_or(now);
+    let mut losers = Vec::new();
     for bytes in &rows {
         let row = isolation.read(table, change, bytes)?;
         let key = row.key(published, table).1;
@@ -205,6 +208,9 @@ fn settle(isolation: &mut Isolation<'_, '_>, group: Group, now: &Images) -> Resu
         let result = after.get(&key).map(Vec::as_slice);
         isolation.conflict(table, change, bytes, now, result)?;
         let rule = &isolation.table(table).deployed.conflict_rule;
+        if isolation.table(table).losers.is_some() {
+            losers.extend(loser(&row, (now, result), rule)?.map(<[u8]>::to_vec));
+        }
         let (again, id) =
             (isolation.upload.request.entered_again, isolation.sent_id(table, change, bytes)?);
         let lost = loses(&row, (again, &id), (now, result), rule)?;
@@ -212,6 +218,24 @@ fn settle(isolation: &mut Isolation<'_, '_>, group: Group, now: &Images) -> Resu
             (true, _) => isolation.echo(table, change, std::slice::from_ref(bytes))?,
             (false, Some(reason)) => isolation.reject(table, change, bytes, reason)?,
             (false, None) => isolation.owe(table, change, bytes)?,
+        }
+    }
+    keep(isolation, table, &losers)
+}
+
+/// Keeps rows that lost where the model wants them. A table that does not take one of them is a
+/// mistake of its owner, so the whole upload fails rather than that a row is lost.
+fn keep(isolation: &mut Isolation<'_, '_>, table: usize, losers: &[Vec<u8>]) -> Result<(), Stop> {
+    let this = isolation.table(table);
+    let Some(statement) = this.losers.as_ref().filter(|_| !losers.is_empty()) else {
+        return Ok(());
+    };
+    let batches = batches(this, statement, isolation.upload, Change::Insert, losers)?;
+    match isolation.send((table, Event::ConflictRule), &batches, false)? {
+        Ran::Affected(_) => isolation.keep(),
+        Ran::Fault(fault) => {
+            let why = fault.into_reason().message;
+            return Err(not_kept(&this.deployed.published.name, &why).into());
         }
     }
     Ok(())
