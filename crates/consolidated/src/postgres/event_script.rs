@@ -81,7 +81,13 @@ pub(in crate::postgres) struct Asking<'a> {
     pub(in crate::postgres) session: &'a Session,
 }
 
+/// Around all questions, and around each.
+const BEGIN: &str = "SAVEPOINT asking";
+const BEGIN_AGAIN: &str = "ROLLBACK TO SAVEPOINT asking";
+const END: &str = "RELEASE SAVEPOINT asking";
 const UNDO: &str = "ROLLBACK TO SAVEPOINT asked; RELEASE SAVEPOINT asked";
+
+const ASKING: &str = "ask a script about an error";
 
 impl Asking<'_> {
     /// Asks with all of these values in one flight; or says which one failed.
@@ -105,7 +111,7 @@ impl Asking<'_> {
             Err(fault) => match statements.mistake((fault.call % length).saturating_sub(1), &fault)
             {
                 Some(mistake) => Ok(Err(mistake)),
-                None => Err(failed("ask a script about an error")(fault)),
+                None => Err(failed(ASKING)(fault)),
             },
         }
     }
@@ -118,10 +124,14 @@ impl Asks for Asking<'_> {
         told: &[ToldValues],
     ) -> Result<Vec<Result<Called, Mistake>>, Failure> {
         let statements = Statements::of(script);
+        self.link.batch(BEGIN).map_err(failed(ASKING))?;
         if let Ok(answers) = self.fly(&statements, told)? {
+            self.link.batch(END).map_err(failed(ASKING))?;
             return Ok(answers.into_iter().map(Ok).collect());
         }
-        // Which row it failed for, and what was said before, is found one by one.
+        // Which row it failed for, and what was said before, is found one by one. One that cannot
+        // even be prepared has ended the transaction as far as the savepoint.
+        self.link.batch(BEGIN_AGAIN).map_err(failed(ASKING))?;
         let mut answers = Vec::new();
         for values in told {
             let answer = self.fly(&statements, std::slice::from_ref(values))?;
@@ -132,6 +142,7 @@ impl Asks for Asking<'_> {
                 break;
             }
         }
+        self.link.batch(BEGIN_AGAIN).and_then(|()| self.link.batch(END)).map_err(failed(ASKING))?;
         Ok(answers)
     }
 }

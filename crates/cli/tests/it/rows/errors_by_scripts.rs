@@ -91,7 +91,10 @@ fn the_log_names_the_place_where_a_handler_fails() {
         world.center_sql("ALTER TABLE gone RENAME COLUMN m TO n");
         world.sync_fails("ann", &server, "E3015");
         let place = "handle_error fails, so the upload is canceled: scripts/v1/handle_error.sql:1:";
-        assert!(server.log().contains(place), "{}", server.log());
+        let log = server.log();
+        let told = log.lines().find(|line| line.contains(place));
+        // In the words of the database, which knows the column no more.
+        assert!(told.is_some_and(|line| line.contains("column") && line.contains('m')), "{log}");
         assert_eq!(reported(&world, 3000), 1);
     }
 }
