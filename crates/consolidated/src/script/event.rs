@@ -131,6 +131,28 @@ const fn around(
     EventFact { event, name, phase, images: Images::None, by: By::User, told, out }
 }
 
+/// Events of other products for which there are no scripts here, and why.
+const FOREIGN: [(&[&str], &str); 5] = [
+    (
+        &["upload_cursor", "new_row_cursor", "old_row_cursor"],
+        "uploads by cursors are a thing of the past: write upload_insert, upload_update and \
+         upload_delete",
+    ),
+    (
+        &["authenticate_user_hashed"],
+        "passwords are not sent as hashes: users are checked by Syncline, LDAP, a service or JWT",
+    ),
+    (
+        &["handle_UploadData", "handle_DownloadData"],
+        "rows are handled by SQL: write the events of the table",
+    ),
+    (&["authenticate_file_transfer", "authenticate_file_upload"], "files are not transferred"),
+    (
+        &["handle_odbc_error", "report_odbc_error"],
+        "there is no ODBC in between: write handle_error and report_error, which have {s.sqlstate}",
+    ),
+];
+
 impl Event {
     /// What holds for its scripts. The facts stand in the order of the events.
     pub(crate) const fn fact(self) -> &'static EventFact {
@@ -165,6 +187,11 @@ impl Event {
     /// Every event, in the order in which they run.
     pub(crate) fn all() -> impl Iterator<Item = Event> {
         EVENTS.iter().map(|fact| fact.event)
+    }
+
+    /// Why there are no scripts for an event that other products have under this name.
+    pub fn refusal(name: &str) -> Option<&'static str> {
+        FOREIGN.iter().find(|(names, _)| names.contains(&name)).map(|(_, why)| *why)
     }
 
     /// Whether users may write its script.
