@@ -27,6 +27,7 @@ pub use host::Next;
 pub(crate) use inbox::Inbox;
 use model::{Failure, Progress, RemoteId, ScriptVersion, UserName};
 use protocol::{Authentication, Credential, Mode, WaitingTable};
+use std::collections::BTreeMap;
 
 /// What is wanted.
 #[derive(Debug, Clone)]
@@ -54,6 +55,8 @@ pub struct Report {
     pub downloaded: Downloaded,
     /// Uploaded rows with a conflict.
     pub conflicts: u64,
+    /// The same by table.
+    pub conflicts_by_table: BTreeMap<String, u64>,
     /// Uploaded rows that the consolidated database refused.
     pub rejected: u64,
     /// Uploaded rows that a script of the consolidated database ignores.
@@ -147,6 +150,7 @@ struct Total {
     uploaded: Counts,
     downloaded: Downloaded,
     conflicts: u64,
+    conflicts_by_table: BTreeMap<String, u64>,
     /// Rows of the uploads that the server refused.
     rejected: u64,
     ignored: u64,

@@ -282,6 +282,8 @@ pub struct Applied {
     pub deletes: u64,
     /// Rows with a conflict.
     pub conflicts: u64,
+    /// The same by the position of their table.
+    pub conflicts_by_table: BTreeMap<usize, u64>,
     /// Rows that were refused.
     pub rejected: u64,
     /// Rows that met a script which ignores them.

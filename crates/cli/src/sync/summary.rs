@@ -7,6 +7,7 @@ use client::{Kept, Report, Settings, WaitingTable};
 use model::Failure;
 use serde::Serialize;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::Path;
 use terminal::output::counted;
 
@@ -19,6 +20,9 @@ pub(crate) struct Summary {
     uploaded: Uploaded,
     downloaded: Downloaded,
     conflicts: u64,
+    /// The same by table; absent where there are none.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    conflicts_by_table: BTreeMap<String, u64>,
     rejected: u64,
     /// Rows that a script at the center ignores; absent where there are none.
     #[serde(skip_serializing_if = "is_none")]
@@ -118,6 +122,7 @@ impl Summary {
         self.downloaded =
             Downloaded { upserts: report.downloaded.upserts, deletes: report.downloaded.deletes };
         self.conflicts = report.conflicts;
+        self.conflicts_by_table.clone_from(&report.conflicts_by_table);
         self.rejected = report.rejected;
         self.ignored = report.ignored;
         self.authentication = report.authentication.as_ref().map(|it| AuthenticationSummary {
@@ -178,6 +183,7 @@ impl Summary {
         );
         if self.conflicts > 0 {
             text.push_str(&format!("; {}", counted(self.conflicts, "conflict")));
+            text.push_str(&by_table(&self.conflicts_by_table));
         }
         if self.rejected > 0 {
             let rows = counted(self.rejected, "row");
@@ -197,6 +203,22 @@ impl Summary {
         text.push_str(&format!(" ({} ms)", self.duration_ms));
         text
     }
+}
+
+/// Most tables that people read of.
+const TABLES_MAX: usize = 5;
+
+/// In which tables rows were counted.
+fn by_table(counts: &BTreeMap<String, u64>) -> String {
+    let mut tables = counts.iter();
+    if let (Some((only, _)), None) = (tables.next(), tables.next()) {
+        return format!(" in {only}");
+    }
+    let shown = counts.iter().take(TABLES_MAX).map(|(table, rows)| format!("{table} {rows}"));
+    let more = counts.len().saturating_sub(TABLES_MAX);
+    let more = (more > 0).then(|| format!("{more} more tables"));
+    let shown: Vec<String> = shown.chain(more).collect();
+    if shown.is_empty() { String::new() } else { format!(": {}", shown.join(", ")) }
 }
 
 fn is_none(rows: &u64) -> bool {
@@ -236,6 +258,11 @@ mod tests {
             "synchronized a.db: uploaded 1 insert, 0 updates, 0 deletes; \
              downloaded 0 rows, 0 deletes (12 ms)"
         );
+        summary.conflicts = 3;
+        summary.conflicts_by_table = BTreeMap::from([("note".into(), 3)]);
+        assert!(summary.to_text(Path::new("a.db")).contains("; 3 conflicts in note ("));
+        summary.conflicts_by_table.insert("visit".into(), 2);
+        assert!(summary.to_text(Path::new("a.db")).contains("; 3 conflicts: note 3, visit 2 ("));
         summary.rejected = 2;
         assert!(summary.to_text(Path::new("a.db")).contains("remote rejects a.db"));
     }

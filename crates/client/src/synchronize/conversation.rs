@@ -277,6 +277,7 @@ impl Conversation {
             uploaded: total.uploaded,
             downloaded: total.downloaded,
             conflicts: total.conflicts,
+            conflicts_by_table: total.conflicts_by_table,
             rejected,
             ignored: total.ignored,
             duration_ms: remote.clock.monotonic_ms().saturating_sub(self.started_ms),

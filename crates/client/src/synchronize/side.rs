@@ -231,6 +231,9 @@ impl Side {
         total.uploaded.updates += committed.updates;
         total.uploaded.deletes += committed.deletes;
         total.conflicts += committed.conflicts;
+        for (table, rows) in committed.conflicts_by_table {
+            *total.conflicts_by_table.entry(table).or_default() += rows;
+        }
         total.rejected += committed.rejected;
         total.ignored += committed.ignored;
         match scene.request.mode {

@@ -2,6 +2,7 @@
 
 use model::{Code, Failure, Progress, Receipt};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// An upload follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,6 +59,9 @@ pub struct UploadCommitted {
     /// Rows with a conflict, which the rule of the table resolved.
     #[serde(default)]
     pub conflicts: u64,
+    /// The same by the name of their table, as remotes know it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub conflicts_by_table: BTreeMap<String, u64>,
     /// Rows that the consolidated database refused.
     #[serde(default)]
     pub rejected: u64,

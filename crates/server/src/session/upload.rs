@@ -10,6 +10,7 @@ use crate::worker::Apply;
 use consolidated::{Applied, EnteredAgain};
 use model::{Code, Failure};
 use protocol::{LastUpload, Message, Mode, UploadCommitted, UploadState};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl<'a> Admitted<'a> {
@@ -119,6 +120,7 @@ impl Exchange<'_> {
             updates: applied.updates,
             deletes: applied.deletes,
             conflicts: applied.conflicts,
+            conflicts_by_table: self.by_table(applied),
             rejected: applied.rejected,
             ignored: applied.ignored,
             // Where a download follows it comes at its end.
@@ -134,6 +136,13 @@ impl Exchange<'_> {
         self.connection.flush().await?;
         self.summary.phases.end(Phase::Sending);
         Ok(())
+    }
+
+    /// How many rows of which tables had a conflict.
+    fn by_table(&self, applied: &Applied) -> BTreeMap<String, u64> {
+        let tables = &self.session.schema.tables;
+        let counted = applied.conflicts_by_table.iter();
+        counted.filter_map(|(at, rows)| Some((tables.get(*at)?.name.clone(), *rows))).collect()
     }
 
     async fn receive_upload(&mut self) -> Result<ReceivedUpload, Failure> {

@@ -125,6 +125,7 @@ impl UploadRecord {
         result: Option<&[u8]>,
     ) {
         self.applied.conflicts += 1;
+        *self.applied.conflicts_by_table.entry(table).or_default() += 1;
         let mut old = Vec::with_capacity(row.bytes.len());
         row.old.iter().for_each(|value| write_value(&mut old, *value));
         let told = |image: &[u8]| readable::row(published, image);

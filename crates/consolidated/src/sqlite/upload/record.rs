@@ -105,6 +105,7 @@ impl<'a> Record<'a> {
         images: Images<'_>,
     ) -> Result<(), Failure> {
         self.applied.conflicts += 1;
+        *self.applied.conflicts_by_table.entry(turn.position).or_default() += 1;
         let noting = failed("note a conflict");
         let conflicts = match &mut self.conflicts {
             Some(conflicts) => conflicts,
