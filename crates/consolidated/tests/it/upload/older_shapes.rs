@@ -4,7 +4,10 @@
 
 use crate::support::center::{Backend, Center, Download, Remote, Row, Upload, deploy, int, text};
 use model::{Code, Value};
-use syncline_consolidated::Event::{UploadDelete, UploadInsert, UploadUpdate};
+use syncline_consolidated::Event::{
+    ResolveConflict, UploadDelete, UploadFetch, UploadFetchColumnConflict, UploadInsert,
+    UploadUpdate,
+};
 use syncline_consolidated::{Applied, Event};
 
 /// A center and a remote that has synchronized with it, then a schema change.
@@ -466,6 +469,48 @@ fn a_conflict_of_an_older_definition_is_found_behind_a_script_of_a_user() {
             let what = format!("{backend:?} {rule}");
             assert_eq!(counts(&applied), (0, 3, 1, 3, 0), "{what}: {:?}", codes(&download));
             assert_eq!(owned_rows(&center), kept, "{what}");
+        });
+    }
+}
+
+// S5: scripts that find and resolve conflicts compare what the remote has. What it lacks is to them
+// as the center has it.
+#[test]
+fn scripts_of_a_user_resolve_conflicts_of_an_older_definition() {
+    let update = (
+        "t",
+        UploadUpdate,
+        "UPDATE t SET a = {r.a}, c = {r.c}, added = {r.added} WHERE id = {r.id}",
+    );
+    let counted = ("t", UploadUpdate, OWN[1].2);
+    let fetch = "SELECT id, added, a, c FROM t WHERE id = {r.id}";
+    let resolve = (
+        "t",
+        ResolveConflict,
+        "UPDATE t SET a = a || {o.a} || {r.a}, c = c || {r.added} WHERE id = {r.id}",
+    );
+    let (rows, columns) = (("t", UploadFetch, fetch), ("t", UploadFetchColumnConflict, fetch));
+    for (scripts, conflicts, second) in [
+        (&[update, rows, resolve][..], 2, "2zaaby2y2"),
+        (&[counted, resolve], 2, "2zaaby2y2"),
+        (&[resolve], 2, "2zaaby2y2"),
+        (&[update, columns, resolve], 1, "2zBy2"),
+    ] {
+        Backend::each(|backend| {
+            let (mut center, mut remote, _) = owned(backend, "", scripts);
+            center.foreign(
+                "UPDATE t SET a = 'z', added = 'y1' WHERE id = 1;
+                 UPDATE t SET a = 'z', added = 'y2' WHERE id = 2;
+                 UPDATE t SET added = 'y3' WHERE id = 3",
+            );
+            let changes =
+                [own_update(1, "A", "b"), own_update(2, "a", "B"), own_update(3, "A", "b")];
+            let (applied, download) = center.synchronize(&mut remote, &changes);
+            let what = format!("{backend:?} {scripts:?}");
+            assert_eq!(counts(&applied), (0, 3, 0, conflicts, 0), "{what}: {:?}", codes(&download));
+            let sql = "SELECT id || a || c || added AS v FROM t WHERE id < 4 ORDER BY id";
+            let held = center.list(sql);
+            assert_eq!(held, format!("1zaAby1y1,{second},3Aby3"), "{what}");
         });
     }
 }
