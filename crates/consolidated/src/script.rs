@@ -117,6 +117,12 @@ impl Script {
         self.own.as_ref().is_some_and(|own| own.out.contains(&told))
     }
 
+    /// The same by the name of a column that it returns.
+    pub(crate) fn may_set(&self, column: &str) -> bool {
+        let out = self.own.as_ref().map_or(&[][..], |own| own.out);
+        out.iter().any(|told| told.name().eq_ignore_ascii_case(column))
+    }
+
     /// Adds one token, which begins `at` this position of the text.
     fn add(
         &mut self,

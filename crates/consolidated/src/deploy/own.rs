@@ -150,7 +150,7 @@ pub(crate) fn sets_nothing(event: Event, columns: &[Option<Vec<String>>]) -> Opt
     let out: Vec<&str> = event.fact().out.iter().map(|told| told.name()).collect();
     let sets = |columns: &Option<Vec<String>>| {
         let Some(columns) = columns else { return true };
-        columns.iter().any(|column| out.contains(&column.as_str()))
+        columns.iter().any(|column| out.iter().any(|told| told.eq_ignore_ascii_case(column)))
     };
     let nothing = !out.is_empty() && !columns.iter().any(sets);
     nothing.then(|| format!("it returns no column {}", out.join(", ")))

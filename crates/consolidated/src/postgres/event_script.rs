@@ -1,7 +1,6 @@
 //! Runs scripts of events that belong to no row.
 
 use crate::catalog::VersionScripts;
-use crate::postgres::deploy::own::place_in;
 use crate::postgres::errors::{Fault, failed, unreadable};
 use crate::postgres::link::{Answer, Call, Link};
 use crate::postgres::statement::{Slot, Statement};
@@ -12,7 +11,8 @@ use crate::script::{Event, Mistake, Parameter, Script};
 use crate::synchronization::Session;
 use crate::upload::decisions::{Asks, Decisions};
 use model::Failure;
-use postgres_types::{ToSql, Type};
+use postgres_driver::Refusal;
+use postgres_types::{FromSql, ToSql, Type};
 
 /// Decisions that `report_error` hears of in one transaction.
 const TOGETHER: usize = 100;
@@ -48,12 +48,34 @@ impl<'s> Statements<'s> {
     }
 }
 
+/// The position of a refusal in the statement, in bytes; its first word where the database names
+/// none.
+pub(in crate::postgres) fn place_in(sql: &str, refusal: &Refusal) -> usize {
+    match refusal.position() {
+        Some(position) => {
+            let found = sql.char_indices().nth(position.saturating_sub(1));
+            found.map_or(sql.len(), |(at, _)| at)
+        }
+        None => first_word(sql),
+    }
+}
+
+pub(in crate::postgres) fn first_word(sql: &str) -> usize {
+    sql.len() - sql.trim_start().len()
+}
+
 /// The parameters of statements, as calls want them.
 fn parameters<'p>(values: &'p [Vec<Option<&str>>]) -> Vec<Vec<&'p (dyn ToSql + Sync)>> {
     let one = |values: &'p Vec<Option<&str>>| {
         values.iter().map(|value| value as &(dyn ToSql + Sync)).collect()
     };
     values.iter().map(one).collect()
+}
+
+/// Whether a value of this type can be set.
+pub(in crate::postgres) fn sets(type_: &Type) -> bool {
+    matches!(*type_, Type::INT2 | Type::INT4 | Type::INT8 | Type::UNKNOWN)
+        || <String as FromSql>::accepts(type_)
 }
 
 /// The first row of these answers.
@@ -67,7 +89,7 @@ fn called(answers: &[Answer]) -> Result<Called, Failure> {
             Type::INT2 => found.try_get::<Option<i16>>(at).map(|it| it.map(|n| n.to_string())),
             Type::INT4 => found.try_get::<Option<i32>>(at).map(|it| it.map(|n| n.to_string())),
             Type::INT8 => found.try_get::<Option<i64>>(at).map(|it| it.map(|n| n.to_string())),
-            // Of a type that no value is set by, as far as it is not text.
+            // Where it is no text, it sets nothing.
             _ => Ok(found.try_get::<Option<String>>(at).unwrap_or_default()),
         };
         row.push((column.name.clone(), value.map_err(unreadable)?));

@@ -4,6 +4,7 @@
 //! upload: until then an upload may be applied several times. What a script writes while it is
 //! asked is undone. `report_error` hears of a decision when it stands, in a transaction of its own.
 
+use crate::administration::readable;
 use crate::catalog::VersionScripts;
 use crate::script::called::Called;
 use crate::script::told::{Told, ToldValues};
@@ -194,7 +195,7 @@ impl Decider<'_> {
         let words = self.words(asks, &decided)?;
         for ((decision, id), words) in decided.iter_mut().zip(ids).zip(words) {
             let Some(words) = words else { continue };
-            decision.reason = decision.reason.clone().in_words(words);
+            decision.reason = decision.reason.clone().in_words(readable::message(words));
             if decision.action == Action::Reject {
                 reworded.reject(&id, decision.reason.clone())?;
             }
@@ -275,6 +276,6 @@ fn canceled(decision: &Decision) -> Option<Failure> {
         Action::Cancel => Code::UploadCanceled,
         Action::Drain => Code::ServerDrained,
     };
-    let message = crate::administration::readable::message(reason.message.clone());
-    Some(Failure::new(code, format!("a row of table {table}: {message}")).table(table.as_str()))
+    let message = format!("a row of table {table}: {}", reason.message);
+    Some(Failure::new(code, message).table(table.as_str()))
 }

@@ -10,6 +10,7 @@ use crate::postgres::deploy::own_times::wrong_times;
 use crate::postgres::deploy::plan::Plan;
 use crate::postgres::download::own_cursor;
 use crate::postgres::errors::{Fault, code};
+use crate::postgres::event_script::{first_word, place_in, sets};
 use crate::postgres::link::line::Signature;
 use crate::postgres::link::{Column, Link};
 use crate::postgres::statement::Statement;
@@ -63,6 +64,17 @@ fn mistakes_of_version(
             // What a procedure returns is known when it has run.
             Ok(_) if !one.counts() => returned.push(None),
             Ok(Signature { columns, .. }) => {
+                let wrong = columns
+                    .iter()
+                    .find(|column| whole.may_set(&column.name) && !sets(&column.type_));
+                found.extend(wrong.map(|column| Mistake {
+                    at: one.place_of(first_word(&statement.sql), &begins),
+                    message: format!(
+                        "it returns {} as {}: cast it to integer or text",
+                        column.name,
+                        column.type_.name()
+                    ),
+                }));
                 returned.push(Some(columns.into_iter().map(|column| column.name).collect()));
             }
             Err(fault) => found.extend(
@@ -225,20 +237,4 @@ fn is_mistake(refusal: &Refusal) -> bool {
 /// of a log has no name of ours.
 fn may_be_ours(sql: &str, refusal: &Refusal) -> bool {
     matches!(refusal.state(), "3F000" | "42P01" | "42703") && sql.contains("syncline")
-}
-
-/// The position of a refusal in the statement, in bytes; its first word where the database names
-/// none.
-pub(in crate::postgres) fn place_in(sql: &str, refusal: &Refusal) -> usize {
-    match refusal.position() {
-        Some(position) => {
-            let found = sql.char_indices().nth(position.saturating_sub(1));
-            found.map_or(sql.len(), |(at, _)| at)
-        }
-        None => first_word(sql),
-    }
-}
-
-fn first_word(sql: &str) -> usize {
-    sql.len() - sql.trim_start().len()
 }

@@ -40,6 +40,8 @@ impl Attempt<'_> {
             }
             Some(detection) => match self.detected(detection, turn)? {
                 Ok(Detected::AsSeen) => {}
+                // Once is enough, also where the script returns something else each time.
+                Ok(Detected::Aside(_)) if self.record.differs => {}
                 Ok(Detected::Aside(anew)) => return conflict::apply_rebased(self, turn, &anew),
                 Ok(Detected::Conflict) => {
                     let now = self.fetch(turn)?;

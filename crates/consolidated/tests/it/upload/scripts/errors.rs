@@ -251,6 +251,10 @@ fn what_a_handler_cannot_say_is_refused_at_deploy() {
             let message = refused(event, script);
             assert!(message.contains(told), "{script}: {message}");
         }
+        if backend == Backend::Postgres {
+            let numeric = refused(HandleError, "SELECT 1000::numeric AS action_code");
+            assert!(numeric.contains("it returns action_code as numeric"), "{numeric}");
+        }
         let of_table = center.deploy_own(MODEL, &[("item", UploadInsert, "SELECT {s.sqlstate}")]);
         assert!(of_table.unwrap_err().message().contains("this event has no such value"));
     });
