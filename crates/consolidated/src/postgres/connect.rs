@@ -258,7 +258,7 @@ fn set_up(
     let mut receiver = Receiver::new(&mut take);
     let outcomes = session
         .run(&calls, &mut |call, row| receiver.take(call, row))
-        .map_err(|fault| mark::judge(receiver.fault(fault), MARK_AT).kind.failure(doing()))?;
+        .map_err(|fault| mark::judge_first(receiver.fault(fault), MARK_AT).kind.failure(doing()))?;
     for (position, outcome) in outcomes.into_iter().enumerate() {
         match outcome {
             CallResult::Refused(refusal) if ![NOTICE_AT, ORIGIN_AT].contains(&position) => {

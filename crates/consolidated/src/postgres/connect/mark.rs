@@ -9,6 +9,7 @@ use crate::postgres::errors::{Fault, FaultKind};
 use crate::random;
 use model::{Code, Failure};
 use postgres_driver::RowRef;
+use std::io::ErrorKind;
 
 /// Reads the mark back. Not a `SELECT`: that would take the snapshot of a transaction that has yet
 /// to lock its tables.
@@ -45,6 +46,17 @@ pub(in crate::postgres) fn judge(fault: Fault, at: usize) -> Fault {
             Fault { call: at, kind: FaultKind::Failure(shared()) }
         }
         _ => fault,
+    }
+}
+
+/// The same of a session that is being set up. There, answers out of turn are those of several
+/// sessions, which a pooler mixes up.
+pub(in crate::postgres) fn judge_first(fault: Fault, at: usize) -> Fault {
+    match &fault.kind {
+        FaultKind::Broken(error) if error.kind() == ErrorKind::InvalidData => {
+            Fault { kind: FaultKind::Failure(shared()), ..fault }
+        }
+        _ => judge(fault, at),
     }
 }
 

@@ -18,7 +18,12 @@ fn a_session_that_is_lent_to_two_is_refused_to_both() {
     link.begin(&alone).unwrap();
     assert_eq!(link.round_trips() - before, 1, "the mark travels along");
     assert_eq!(code(open(&pooler.url())), Code::PoolerShares);
-    refused(link.begin(&alone));
+    let before = link.round_trips();
+    match link.begin(&alone) {
+        // The pooler has given up the session, and lends a new one that nobody else has.
+        Ok(_) => assert!(link.round_trips() - before > 1, "it is another session"),
+        refusal => refused(refusal),
+    }
 }
 
 // Answers of another session are recognized, and nothing of this one stays there.
