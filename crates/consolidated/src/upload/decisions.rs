@@ -137,7 +137,7 @@ pub(crate) struct Decider<'a> {
 
 impl Decider<'_> {
     /// Whether a script, or the model, decides about the rows that are refused.
-    pub(crate) fn is_needed(&self, owed: &OwedRows) -> bool {
+    fn is_needed(&self, owed: &OwedRows) -> bool {
         let events = [Event::HandleError, Event::ModifyErrorMessage, Event::ReportError];
         let has_any = || events.iter().any(|event| self.scripts.script(*event).is_some());
         owed.has_rejects() && (self.scripts.cancels || has_any())
@@ -184,6 +184,9 @@ impl Decider<'_> {
         reworded: &mut OwedRows,
         decisions: &mut Decisions,
     ) -> Result<(), Failure> {
+        if rows.is_empty() {
+            return Ok(());
+        }
         let mut undecided = Vec::with_capacity(rows.len());
         let mut ids = Vec::with_capacity(rows.len());
         for (id, reason) in rows {

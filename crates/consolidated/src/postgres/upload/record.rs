@@ -79,8 +79,8 @@ impl UploadRecord {
         reason: Reason,
     ) -> Result<(), Failure> {
         self.applied.rejected += 1;
-        let told = readable::message(reason.message.clone());
-        self.owed.reject(row, reason.in_words(told))
+        let message = readable::message(reason.message);
+        self.owed.reject(row, Reason { message, ..reason })
     }
 
     /// Owes the uploaded rows that come with other claims than the remote was sent the table with:

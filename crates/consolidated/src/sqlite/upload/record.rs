@@ -93,8 +93,8 @@ impl<'a> Record<'a> {
 
     pub(super) fn reject(&mut self, turn: Turn<'_>, reason: Reason) -> Result<(), Failure> {
         self.applied.rejected += 1;
-        let told = readable::message(reason.message.clone());
-        self.owed.reject(&turn.id(), reason.in_words(told))
+        let message = readable::message(reason.message);
+        self.owed.reject(&turn.id(), Reason { message, ..reason })
     }
 
     /// Counts a conflict and records it with its rows, so that people can look at them later.

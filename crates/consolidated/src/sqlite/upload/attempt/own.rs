@@ -118,7 +118,10 @@ impl Attempt<'_> {
         };
         match ran {
             Ok(now) => {
-                let narrow = |now: Vec<u8>| whole.map_or(Ok(now.clone()), |it| it.narrow(&now));
+                let narrow = |now: Vec<u8>| match whole {
+                    Some(whole) => whole.narrow(&now),
+                    None => Ok(now),
+                };
                 let now = now.map(narrow).transpose()?;
                 Ok(Ok(detected(detection, turn.row, now.as_deref())?))
             }
