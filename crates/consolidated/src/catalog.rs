@@ -18,7 +18,7 @@ pub(crate) use waiting::{
 };
 
 use crate::digest::digest;
-use crate::script::{Event, Script, conflicts};
+use crate::script::{Event, Phase, Script, conflicts};
 use crate::sql::json;
 use crate::synchronization::{Held, Session};
 use crate::upload::changed_columns::Variants;
@@ -179,9 +179,17 @@ impl<D> Catalog<D> {
         let (script_version, schema) = self.schema(script_version, publications)?;
         let version = self.versions.iter().find(|version| version.name == script_version);
         let acknowledge = version.is_some_and(|version| version.acknowledge);
+        let publications = match (publications, version) {
+            ([], Some(version)) => version.publications.iter().map(|it| it.0.clone()).collect(),
+            (wanted, _) => wanted.to_vec(),
+        };
+        let ends = version.is_some_and(|version| version.scripts.runs(Phase::End));
         Ok(Session {
             acknowledge,
             passed: Default::default(),
+            user_values: BTreeMap::new(),
+            publications: publications.into(),
+            ends,
             database_id: self.database_id.clone(),
             deployment: self.deployment,
             remote_id: remote_id.clone(),
@@ -328,11 +336,17 @@ fn tables<D: DeserializeOwned>(
             details,
             scripts,
             detection: None,
+            resolving: Vec::new(),
             whole,
             updates,
         });
     }
-    let of_tables = |row: &&(String, String, String, String)| row.0 == version && !row.1.is_empty();
+    // Those around rows are not the table's (`version_scripts.rs`).
+    let of_tables = |row: &&(String, String, String, String)| {
+        row.0 == version
+            && !row.1.is_empty()
+            && !Event::from_name(&row.2).is_some_and(Event::is_around)
+    };
     for (_, name, event, text) in rows.scripts.iter().filter(of_tables) {
         let event = Event::from_name(event).ok_or_else(|| {
             Failure::new(Code::ScriptFailed, format!("table {name} has an unknown event {event}"))
@@ -343,6 +357,7 @@ fn tables<D: DeserializeOwned>(
         }
     }
     let compose = |mut table: CatalogTable<D>| {
+        table.resolving = conflicts::resolving(&table.scripts);
         table.detection = conflicts::compose(&mut table.scripts);
         Arc::new(table)
     };

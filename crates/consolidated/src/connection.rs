@@ -15,7 +15,7 @@ use crate::identity::Binding;
 use crate::sync_model::SyncModel;
 use crate::synchronization::expiry::Expiry;
 use crate::synchronization::{
-    Acknowledgement, Admittee, Applied, Begun, DownloadBatch, FetchRequest, Fetched, Held,
+    Acknowledgement, Admittee, Applied, Begun, DownloadBatch, Ending, FetchRequest, Fetched, Held,
     Identity, PasswordChange, Session, UploadRequest, Withholding,
 };
 use model::{Failure, PublicationName, Receipt, RemoteId, ScriptVersion, UserName};
@@ -152,6 +152,10 @@ pub trait Writer: Debug + Send {
 
     /// Applies one upload, and hands out the counter. When it fails, it alone has had no effect.
     fn upload(&mut self, request: &UploadRequest<'_>) -> Result<Applied, Failure>;
+
+    /// Runs the scripts at the end of a synchronization, for a session that has some. When it
+    /// fails, it alone has had no effect.
+    fn end(&mut self, ending: &Ending<'_>) -> Result<(), Failure>;
 
     /// Notes which rows a download was too large to carry, as rows that the remote is owed and as
     /// rejects, before it is sent. When it fails, it alone has had no effect.

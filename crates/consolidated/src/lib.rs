@@ -52,6 +52,7 @@ pub use identity::Binding as RemoteBinding;
 pub use postgres::Binding;
 #[doc(hidden)]
 pub use script::Script;
+pub use script::trace::TARGET as EVENTS_TARGET;
 pub use script::{Detection, Event};
 pub use serving::{Departures, Serving, Timeouts};
 pub use shape::LeftOut;
@@ -60,7 +61,7 @@ pub use synchronization::change::{Change, RowSource, UploadedRows};
 pub use synchronization::expiry::Expiry;
 pub use synchronization::resuming::{ResumedTable, Resuming, TableToken};
 pub use synchronization::{
-    Acknowledgement, Admittee, Applied, Begun, Credentials, DownloadBatch, DownloadedTable,
+    Acknowledgement, Admittee, Applied, Begun, Credentials, DownloadBatch, DownloadedTable, Ending,
     FetchRequest, Fetched, Held, HeldSchema, Identity, Passed, PasswordChange, RenamedTable,
     Session, TableMark, UploadRequest, WaitingTable, WithheldRow, Withholding, secret_digest,
 };

@@ -7,6 +7,7 @@
 //!
 //! A model generates scripts ([`Script::parse`]). Users write some of their own ([`own`]).
 
+pub(crate) mod around;
 mod assignments;
 pub(crate) mod called;
 pub(crate) mod conflicts;
@@ -15,10 +16,11 @@ mod lexer;
 pub(crate) mod own;
 mod parameter;
 pub(crate) mod told;
+pub(crate) mod trace;
 
 pub use conflicts::Detection;
 pub use event::Event;
-pub(crate) use event::{CURSORS, FETCHING};
+pub(crate) use event::{CURSORS, FETCHING, Phase};
 pub(crate) use parameter::{Parameter, Relation, claim};
 
 use crate::upload::changed_columns::ChangedColumns;

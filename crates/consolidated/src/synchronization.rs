@@ -17,8 +17,8 @@ use crate::upload::entered_again::EnteredAgain;
 use change::RowSource;
 use expiry::Expiry;
 use model::{
-    Code, Counter, DatabaseId, FileSecret, Nonce, Progress, Receipt, RemoteId, RemoteSchema,
-    ScriptVersion, UserName, Watermark,
+    Code, Counter, DatabaseId, Failure, FileSecret, Nonce, Progress, PublicationName, Receipt,
+    RemoteId, RemoteSchema, ScriptVersion, UserName, Watermark,
 };
 use resuming::{Resuming, TableToken};
 use std::collections::BTreeMap;
@@ -90,6 +90,12 @@ pub struct Session {
     pub claims: BTreeMap<String, String>,
     /// Its authentication parameters.
     pub passed: Passed,
+    /// What scripts have set of `{u.…}`. It goes before claims, where scripts of the user's ask.
+    pub(crate) user_values: BTreeMap<String, Option<String>>,
+    /// The publications that are synchronized.
+    pub publications: Arc<[PublicationName]>,
+    /// Whether scripts run at the end, which is [`crate::Writer::end`].
+    pub ends: bool,
     /// The script version that runs.
     pub script_version: ScriptVersion,
     /// The tables of the remote's publications.
@@ -148,6 +154,11 @@ impl Session {
         self.waiting.iter().map(|table| table.table.as_str()).collect()
     }
 
+    /// Takes note of what a script has set of `{u.…}`.
+    pub(crate) fn set(&mut self, name: &str, value: Option<&str>) {
+        self.user_values.insert(name.to_owned(), value.map(str::to_owned));
+    }
+
     /// The value of a parameter that is the same for all rows, unless only the backend knows it.
     pub(crate) fn value_of(&self, parameter: &Parameter) -> Option<&str> {
         match parameter {
@@ -155,6 +166,10 @@ impl Session {
             Parameter::Username => Some(self.user.as_str()),
             Parameter::ScriptVersion => Some(self.script_version.as_str()),
             Parameter::Claim(name) => self.claims.get(name).map(String::as_str),
+            Parameter::User(name) => match self.user_values.get(name) {
+                Some(set) => set.as_deref(),
+                None => self.claims.get(name).map(String::as_str),
+            },
             Parameter::Passed(number) => self.passed.get(*number),
             // Of a row, or of the download.
             _ => None,
@@ -253,6 +268,8 @@ pub struct UploadRequest<'a> {
     pub previous: Progress,
     /// The number of this upload; `previous` when there is nothing to upload.
     pub progress: Progress,
+    /// Whether this is an upload, if only one without rows: then its scripts run.
+    pub uploads: bool,
     /// Whether a download follows, so that a counter is handed out.
     pub download_follows: bool,
     /// What the remote presented per table of the schema, to settle what it is owed.
@@ -296,6 +313,33 @@ pub struct Applied {
     pub receipt: Option<Receipt>,
     /// In which life of the database it took place.
     pub incarnation: i64,
+    /// What scripts have set of `{u.…}`.
+    pub(crate) user_values: BTreeMap<String, Option<String>>,
+    /// Why the synchronization cannot go on, although the upload is committed: a script behind it
+    /// has failed.
+    pub stopped: Option<Failure>,
+}
+
+impl Applied {
+    /// The session as it goes on, with what scripts have set.
+    pub fn session(&self, session: &Arc<Session>) -> Arc<Session> {
+        match self.user_values.is_empty() {
+            true => session.clone(),
+            false => {
+                let user_values = self.user_values.clone();
+                Arc::new(Session { user_values, ..Session::clone(session) })
+            }
+        }
+    }
+}
+
+/// A synchronization ends whose upload has begun.
+#[derive(Debug)]
+pub struct Ending<'a> {
+    /// With what the scripts of the upload have set.
+    pub session: &'a Session,
+    /// Whether it has done all that it had to do at the database.
+    pub ok: bool,
 }
 
 /// A remote says that it has applied a download.

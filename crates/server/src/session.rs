@@ -21,6 +21,7 @@ mod acknowledgement;
 mod admission;
 mod certificate;
 mod download;
+mod ending;
 mod exchange;
 mod summary;
 mod surroundings;
@@ -41,6 +42,7 @@ use crate::upload::ReceivedUpload;
 use acknowledgement::Awaited;
 use admission::{admit, expect_hello, held_marks, identity, marks};
 use consolidated::{Applied, Session};
+use ending::Ending;
 use exchange::Exchange;
 use model::{Code, Failure, Spill};
 use protocol::{Compression, Hello, Mode, UploadState};
@@ -82,6 +84,7 @@ struct Applying<'a> {
 struct Committed<'a> {
     exchange: Exchange<'a>,
     applied: Applied,
+    ending: Ending<'a>,
 }
 
 /// The download is complete.

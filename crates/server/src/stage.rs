@@ -66,6 +66,8 @@ struct Waiting<T> {
     items: VecDeque<T>,
     /// Workers of the stage that live.
     workers: usize,
+    /// Items for which there was no place.
+    beyond: usize,
     /// Workers that wait for an item. If there are none, none need be woken.
     idle: usize,
     closed: bool,
@@ -113,6 +115,15 @@ impl<T> Queue<T> {
         self.0.places.acquire().await.map_err(|_| stopping())?.forget();
         self.append(item);
         Ok(())
+    }
+
+    /// Hands over what must not be lost, also where there is no place.
+    pub(crate) fn put_at_once(&self, item: T) {
+        match self.0.places.try_acquire() {
+            Ok(place) => place.forget(),
+            Err(_) => self.0.waiting().beyond += 1,
+        }
+        self.append(item);
     }
 
     /// Discards waiting items and accepts no more: no caller is left for the answers.
@@ -222,7 +233,12 @@ impl<T> Intake<T> {
     }
 
     fn taken(&self, item: T) -> T {
-        self.line.places.add_permits(1);
+        let mut waiting = self.line.waiting();
+        match waiting.beyond {
+            0 => self.line.places.add_permits(1),
+            _ => waiting.beyond -= 1,
+        }
+        drop(waiting);
         self.took.store(true, Ordering::Relaxed);
         item
     }
@@ -260,8 +276,13 @@ pub(crate) fn start<R: Routine>(
     routines: Vec<R>,
     execution: &Execution,
 ) -> Result<Started<R::Item>, Failure> {
-    let waiting =
-        Waiting { items: VecDeque::new(), workers: routines.len(), idle: 0, closed: false };
+    let waiting = Waiting {
+        items: VecDeque::new(),
+        workers: routines.len(),
+        beyond: 0,
+        idle: 0,
+        closed: false,
+    };
     let line = Arc::new(Line {
         places: Semaphore::new(queue_len_max.clamp(1, Semaphore::MAX_PERMITS)),
         waiting: Mutex::new(waiting),

@@ -26,7 +26,7 @@ pub(crate) use writer::{Begin, Withhold, Write};
 
 use crate::config::Config;
 use crate::stage::{self, Execution, Queue};
-use consolidated::{Acknowledgement, PasswordChange, Serving, Url};
+use consolidated::{Acknowledgement, PasswordChange, Serving, Session, Url};
 use model::{Clock, Code, Failure, Spill, Spills};
 use protocol::Compressor;
 use std::sync::Arc;
@@ -36,6 +36,8 @@ use tokio::sync::oneshot;
 
 /// An admission is short, so that few connections answer those of many downloads.
 pub const READERS_PER_ADMITTER: usize = 4;
+
+const GONE: &str = "a worker ended without an answer; the server's log says why";
 
 const DAY_S: u64 = 24 * 60 * 60;
 
@@ -136,6 +138,22 @@ impl Worker {
         ask(&self.writes, |answer| Write::Begin(begin, answer)).await
     }
 
+    /// Runs the scripts at the end of a synchronization that has done its work at the database. They
+    /// run from the first poll on, whoever still waits for them.
+    pub(crate) async fn end(&self, session: Option<Arc<Session>>) -> Result<Costed<()>, Failure> {
+        let (answer, receiver) = oneshot::channel();
+        if let Some(session) = session {
+            self.writes.put_at_once(Write::End(writer::End { session, ok: true }, answer));
+        }
+        receiver.await.map_err(|_| Failure::new(Code::Bug, GONE))?
+    }
+
+    /// The same of one that has failed. Nobody waits for them.
+    pub(crate) fn end_failed(&self, session: Arc<Session>) {
+        let (answer, _) = oneshot::channel();
+        self.writes.put_at_once(Write::End(writer::End { session, ok: false }, answer));
+    }
+
     /// Notes what a download does not carry.
     pub(crate) async fn withhold(&self, withhold: Withhold) -> Result<Costed<()>, Failure> {
         ask(&self.writes, |answer| Write::Withhold(withhold, answer)).await
@@ -175,6 +193,5 @@ async fn ask<R, T>(
 ) -> Result<T, Failure> {
     let (answer, receiver) = oneshot::channel();
     queue.put(request(answer)).await?;
-    let gone = "a worker ended without an answer; the server's log says why";
-    receiver.await.map_err(|_| Failure::new(Code::Bug, gone))?
+    receiver.await.map_err(|_| Failure::new(Code::Bug, GONE))?
 }

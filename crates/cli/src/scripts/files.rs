@@ -161,7 +161,7 @@ impl Found {
     ) -> Result<(), Failure> {
         let Some(event) = entry.strip_suffix(".sql") else { return Ok(()) };
         match Event::from_name(event) {
-            Some(event) if !event.is_of_table() => {
+            Some(event) if event.is_of_version() => {
                 return self.add((path, for_all), ("", event), scripts);
             }
             Some(_) => self.misplaced(path, "the event belongs to a table: TABLE/EVENT.sql"),

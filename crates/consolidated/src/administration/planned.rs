@@ -55,6 +55,9 @@ fn way<S: Schema>(script: &TableScript, table: &PublishedTable) -> Result<Way, F
     if script.is_ignored() {
         return Ok(Way::Ignored);
     }
+    if script.event.is_around() {
+        return Ok(Way::AtEvent);
+    }
     if !script.event.is_upload() {
         return Ok(Way::Once);
     }

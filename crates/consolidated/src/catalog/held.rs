@@ -77,6 +77,7 @@ pub(super) fn tables<D: DeserializeOwned>(
             details,
             scripts,
             detection,
+            resolving: Vec::new(),
             whole,
             updates,
         });

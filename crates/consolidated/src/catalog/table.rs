@@ -23,6 +23,8 @@ pub(crate) struct CatalogTable<D> {
     pub(super) scripts: BTreeMap<Event, Script>,
     /// Scripts of the user's resolve conflicts that are found so.
     pub(super) detection: Option<Detection>,
+    /// The events of these scripts.
+    pub(super) resolving: Vec<Event>,
     /// The whole table, where this is what an older shape knows of it, and a user wrote scripts.
     pub(crate) whole: Option<Whole<D>>,
     /// Its update, by the columns that it assigns.
@@ -149,6 +151,12 @@ impl<D> CatalogTable<D> {
         }
     }
 
+    /// The events of the scripts that resolve its conflicts.
+    pub(crate) fn resolving(&self) -> impl Iterator<Item = Event> {
+        let table = self.whole.as_ref().map_or(self, |whole| &whole.table);
+        table.resolving.iter().copied()
+    }
+
     /// Whether nothing is done for rows with this change.
     pub(crate) fn ignores(&self, change: Change) -> bool {
         self.own(event_of(change)).is_some_and(Script::is_ignored)
@@ -173,6 +181,7 @@ pub(super) fn at_rest<D: Default>(table: &PublishedTable) -> Arc<CatalogTable<D>
         details: D::default(),
         scripts: BTreeMap::new(),
         detection: None,
+        resolving: Vec::new(),
         whole: None,
         updates: Variants::default(),
     })

@@ -1,48 +1,88 @@
-//! The scripts of a script version that belong to no table.
+//! The scripts of a script version that run around rows, for a table or for the whole version.
 
-use crate::script::{Event, Mistake, Script, own};
+use crate::script::{Event, Mistake, Phase, Script, own};
 use model::{Code, Failure};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-/// The scripts of a script version that belong to no table, and what holds without them.
+/// The scripts of a script version that run around rows, and what holds without them.
 #[derive(Debug, Default)]
 pub(crate) struct VersionScripts {
-    scripts: BTreeMap<Event, Script>,
-    /// What they say, and the name of the version: for messages.
-    texts: BTreeMap<Event, String>,
+    /// By event and table. Those of the version have no name of a table.
+    scripts: BTreeMap<(Event, String), Written>,
+    /// The parts of a synchronization in which there is something to run.
+    phases: BTreeSet<Phase>,
+    /// Of the version: for messages.
     name: String,
     /// A row that the database refuses cancels the upload, if no script decides otherwise.
     pub(crate) cancels: bool,
 }
 
+/// A script, and what the user wrote: for messages.
+#[derive(Debug)]
+struct Written {
+    script: Arc<Script>,
+    text: String,
+}
+
 impl VersionScripts {
     /// Of the rows of all scripts: script version, table, event, text.
     pub(super) fn read(
-        scripts: &[(String, String, String, String)],
+        rows: &[(String, String, String, String)],
         version: &str,
         cancels: bool,
     ) -> Result<VersionScripts, Failure> {
-        let of_version = scripts.iter().filter(|row| row.0 == version && row.1.is_empty());
-        let (mut scripts, mut texts) = (BTreeMap::new(), BTreeMap::new());
-        for (_, _, event, text) in of_version {
+        let mut read =
+            VersionScripts { name: version.to_owned(), cancels, ..VersionScripts::default() };
+        for (_, table, event, text) in rows.iter().filter(|row| row.0 == version) {
             let event = Event::from_name(event).ok_or_else(|| {
                 let message = format!("script version {version} has an unknown event {event}");
                 Failure::new(Code::ScriptFailed, message)
             })?;
-            scripts.insert(event, Script::stored_of_version(text, event)?);
-            texts.insert(event, own::read(text).1.to_owned());
+            if !event.is_around() {
+                continue;
+            }
+            let script = Script::stored_of_version(text, event)?;
+            if script.is_ignored() {
+                continue;
+            }
+            read.phases.insert(event.fact().phase);
+            let (script, text) = (Arc::new(script), own::read(text).1.to_owned());
+            read.scripts.insert((event, table.clone()), Written { script, text });
         }
-        Ok(VersionScripts { scripts, texts, name: version.to_owned(), cancels })
+        Ok(read)
     }
 
-    /// What is wrong with the script of an event, with its place, for people.
-    pub(crate) fn told(&self, event: Event, mistake: &Mistake) -> String {
-        let text = self.texts.get(&event).map_or("", String::as_str);
-        format!("scripts/{}/{event}.sql:{}", self.name, mistake.told(text))
+    /// What is wrong with a script, with its place, for people.
+    pub(crate) fn told(&self, table: Option<&str>, event: Event, mistake: &Mistake) -> String {
+        let written = self.written(table, event);
+        let text = written.map_or("", |written| written.text.as_str());
+        let (version, told) = (&self.name, mistake.told(text));
+        match table {
+            Some(table) => format!("scripts/{version}/{table}/{event}.sql:{told}"),
+            None => format!("scripts/{version}/{event}.sql:{told}"),
+        }
     }
 
-    /// The script of an event, unless it does nothing.
+    /// The script of the whole version for an event, unless it does nothing.
     pub(crate) fn script(&self, event: Event) -> Option<&Script> {
-        self.scripts.get(&event).filter(|script| !script.is_ignored())
+        self.of(None, event).map(Arc::as_ref)
+    }
+
+    /// The script of an event for a table, or for the version, unless it does nothing.
+    pub(crate) fn of(&self, table: Option<&str>, event: Event) -> Option<&Arc<Script>> {
+        self.written(table, event).map(|written| &written.script)
+    }
+
+    fn written(&self, table: Option<&str>, event: Event) -> Option<&Written> {
+        if self.scripts.is_empty() {
+            return None;
+        }
+        self.scripts.get(&(event, table.unwrap_or_default().to_owned()))
+    }
+
+    /// Whether there is anything to run in this part of a synchronization.
+    pub(crate) fn runs(&self, phase: Phase) -> bool {
+        self.phases.contains(&phase)
     }
 }

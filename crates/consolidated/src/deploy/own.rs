@@ -5,7 +5,7 @@
 
 use super::schema::{Schema, TablePlanner};
 use crate::digest::digest;
-use crate::script::{CURSORS, Detection, Event, FETCHING, Mistake, Script, own};
+use crate::script::{CURSORS, Detection, Event, FETCHING, Mistake, Phase, Script, own};
 use crate::selection::Rows;
 use crate::sync_model::{ConflictRule, ScriptFile, SyncModel};
 use model::{Code, Failure, PublishedTable};
@@ -299,14 +299,19 @@ impl<S: Schema> TablePlanner<'_, S> {
     /// Whether rows of the table travel in the direction of the event.
     fn may_have(&self, event: Event) -> bool {
         let direction = self.table_model.direction;
-        if event.is_upload() { direction.uploads() } else { direction.downloads() }
+        match event.fact().phase {
+            Phase::Upload => direction.uploads(),
+            Phase::Download => direction.downloads(),
+            _ => true,
+        }
     }
 
     /// Files for events that the table does not have.
     pub(super) fn idle_files(&self, mistakes: &mut Vec<String>) {
         for event in Event::own_of_tables().filter(|event| !self.may_have(*event)) {
             let Some(file) = self.own_file(event).filter(|file| !file.for_all) else { continue };
-            let way = if event.is_upload() { "uploaded" } else { "downloaded" };
+            let uploads = event.fact().phase == Phase::Upload;
+            let way = if uploads { "uploaded" } else { "downloaded" };
             mistakes.push(format!("{}: table {} is not {way}", file.name, self.name));
         }
     }

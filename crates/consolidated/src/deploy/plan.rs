@@ -7,7 +7,7 @@ use super::schema::{Schema, TablePlanner, Version, mismatch};
 use super::table::{ColumnFacts, TableFacts, parents_first, same_but_for_case};
 use super::wanted::Tracked;
 use crate::administration::no_table;
-use crate::script::Event;
+use crate::script::{Event, Phase};
 use crate::selection;
 use crate::selection::resolve::{self, Shape};
 use crate::shape::Narrow;
@@ -91,7 +91,8 @@ pub(crate) fn narrow<S: Schema>(
     let mut plan = planner.plan(&mut Vec::new(), &mut Vec::new())?;
     // Rows go through scripts of a user, which are for the whole table.
     let whole = TablePlanner::new(own, name, &tracked);
-    if Event::own_of_tables().any(|event| whole.has_own(name, event)) {
+    let has_own = || Event::own_of_tables().any(|event| whole.has_own(name, event));
+    if own.writes_around_rows() || has_own() {
         S::writes_as_it_likes(&mut plan.details);
     }
     let uploads = plan.scripts.into_iter().filter(|script| script.event.is_upload());
@@ -176,6 +177,12 @@ impl<'a, S: Schema> Version<'a, S> {
 }
 
 impl<S: Schema> Version<'_, S> {
+    /// Whether scripts run in the transaction of an upload that may write to any table.
+    pub(super) fn writes_around_rows(&self) -> bool {
+        let writes = |event: &Event| event.is_around() && event.fact().phase == Phase::Upload;
+        self.model.own_scripts.keys().any(|(_, event)| writes(event))
+    }
+
     /// Files with scripts of tables that the version does not publish, or of no event.
     fn stray_files(&self) -> Vec<String> {
         let files = self.model.own_scripts.iter().filter(|(_, file)| !file.for_all);

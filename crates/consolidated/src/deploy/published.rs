@@ -62,13 +62,14 @@ impl<S: Schema> TablePlanner<'_, S> {
         let local = if renamed { published.columns.clone() } else { Vec::new() };
         let mut details = S::details(self, &published, values, &parsed, local);
         let scripts = self.scripts(&published, &generated, mistakes);
-        let ignored = scripts.iter().filter(|script| script.is_ignored());
+        let ignores_rows = |it: &&TableScript| it.is_ignored() && !it.event.is_around();
+        let ignored = scripts.iter().filter(ignores_rows);
         notices.extend(ignored.map(|script| {
             let (name, event) = (self.name, script.event);
             format!("{name}: {event} is ignored: rows may differ between remotes and center")
         }));
         notices.extend(self.idle_fetch());
-        if scripts.iter().any(TableScript::is_own) {
+        if scripts.iter().any(TableScript::is_own) || self.version.writes_around_rows() {
             S::writes_as_it_likes(&mut details);
         }
         self.idle_files(mistakes);

@@ -360,6 +360,9 @@ mod tests {
             fingerprint: String::new(),
         };
         let session = Session {
+            user_values: Default::default(),
+            publications: std::sync::Arc::default(),
+            ends: false,
             database_id: DatabaseId("d".into()),
             deployment: 1,
             remote_id: RemoteId::new("r").unwrap(),

@@ -53,6 +53,7 @@ pub(crate) fn claims(scripts: &Scripts, session: &Session) -> Option<u128> {
     for script in cursors(scripts) {
         parts.push(script.sql.clone());
         for parameter in script.parameters.iter().filter(|it| !it.is_of_download()) {
+            let parameter = &parameter.as_claim();
             // A value that is missing is not the same as an empty one.
             parts.push(format!("{parameter:?} {:?}", session.value_of(parameter)));
         }

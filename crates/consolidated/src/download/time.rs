@@ -6,6 +6,8 @@
 //!     stamped with the clock of the database, not before its transaction began.
 //! DT2. Where no such time is known, the remote keeps the one that it has.
 
+use crate::synchronization::TableMark;
+
 /// A moment, in microseconds since 1970 in UTC.
 pub(crate) type Time = i64;
 
@@ -19,6 +21,14 @@ pub(crate) struct Times {
     pub(crate) table: Time,
     /// The oldest of all tables of the download.
     pub(crate) oldest: Time,
+}
+
+impl Times {
+    /// Before it is known what is downloaded: the oldest that the remote holds, by `of`.
+    pub(crate) fn oldest_of(marks: &[TableMark], of: impl Fn(&TableMark) -> Option<Time>) -> Times {
+        let oldest = marks.iter().map(|mark| of(mark).unwrap_or(NEVER)).min().unwrap_or(NEVER);
+        Times { table: NEVER, oldest }
+    }
 }
 
 impl Default for Times {

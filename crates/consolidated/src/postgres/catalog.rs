@@ -136,6 +136,12 @@ impl Catalog {
         require_columns(&self.deployed, session, &self.standing.lost)
     }
 
+    /// The zone of the local times of a script version, if it has one.
+    pub(super) fn zone_of(&self, session: &Session) -> Option<String> {
+        let tables = self.deployed.tables(session).unwrap_or_default();
+        tables.iter().find_map(|table| table.details.time_zone.clone())
+    }
+
     /// The tables of `session` that wait, as far as is known.
     pub(super) fn waiting(&self, session: &Session) -> Vec<WaitingTable> {
         let Standing { unserved, lost, .. } = &self.standing;

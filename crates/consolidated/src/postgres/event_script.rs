@@ -3,7 +3,8 @@
 use crate::catalog::VersionScripts;
 use crate::postgres::errors::{Fault, failed, unreadable};
 use crate::postgres::link::{Answer, Call, Link};
-use crate::postgres::statement::{Slot, Statement};
+use crate::postgres::statement::{Slot, Statement, Value, as_parameters};
+use crate::script::around::Calls;
 use crate::script::called::Called;
 use crate::script::own::no_table;
 use crate::script::told::ToldValues;
@@ -21,20 +22,25 @@ const TOGETHER: usize = 100;
 struct Statements<'s>(Vec<(&'s Script, Statement, Vec<usize>)>);
 
 impl<'s> Statements<'s> {
-    fn of(script: &'s Script) -> Statements<'s> {
+    /// Its times are local times of `zone`, where there is one.
+    fn of(script: &'s Script, zone: Option<&str>) -> Statements<'s> {
         let rendered = script.statements().map(|one| {
-            let (statement, begins) = Statement::rendered(one, &no_table(), &[], None);
+            let (statement, begins) = Statement::rendered(one, &no_table(), &[], zone);
             (one, statement, begins)
         });
         Statements(rendered.collect())
     }
 
     /// The values of each statement.
-    fn values<'v>(&self, session: &'v Session, told: &'v ToldValues) -> Vec<Vec<Option<&'v str>>> {
-        let value = |slot: &Slot| match slot {
-            Slot::Session(Parameter::Told(of)) => told.get(*of),
-            Slot::Session(parameter) => session.value_of(parameter),
-            _ => None,
+    fn values<'v>(&self, session: &'v Session, told: &'v ToldValues) -> Vec<Vec<Value<'v>>> {
+        let value = |slot: &Slot| -> Value<'v> {
+            match slot {
+                Slot::Session(Parameter::Told(of)) => Box::new(told.get(*of)),
+                Slot::Session(Parameter::LastDownload) => Box::new(told.times.oldest),
+                Slot::Session(Parameter::LastTableDownload) => Box::new(told.times.table),
+                Slot::Session(parameter) => Box::new(session.value_of(parameter)),
+                _ => Box::new(None::<&str>),
+            }
         };
         self.0.iter().map(|(_, it, _)| it.slots.iter().map(value).collect()).collect()
     }
@@ -65,11 +71,8 @@ pub(in crate::postgres) fn first_word(sql: &str) -> usize {
 }
 
 /// The parameters of statements, as calls want them.
-fn parameters<'p>(values: &'p [Vec<Option<&str>>]) -> Vec<Vec<&'p (dyn ToSql + Sync)>> {
-    let one = |values: &'p Vec<Option<&str>>| {
-        values.iter().map(|value| value as &(dyn ToSql + Sync)).collect()
-    };
-    values.iter().map(one).collect()
+fn parameters<'p>(values: &'p [Vec<Value<'_>>]) -> Vec<Vec<&'p (dyn ToSql + Sync)>> {
+    values.iter().map(|values| as_parameters(values)).collect()
 }
 
 /// Whether a value of this type can be set.
@@ -95,6 +98,36 @@ fn called(answers: &[Answer]) -> Result<Called, Failure> {
         row.push((column.name.clone(), value.map_err(unreadable)?));
     }
     Ok(Called { row })
+}
+
+/// Runs scripts inside of a transaction.
+pub(in crate::postgres) struct Running<'a> {
+    pub(in crate::postgres) link: &'a mut Link,
+    /// Of the times of the script version, if it has one.
+    pub(in crate::postgres) zone: Option<&'a str>,
+}
+
+impl Calls for Running<'_> {
+    fn call(
+        &mut self,
+        script: &Script,
+        session: &Session,
+        told: &ToldValues,
+    ) -> Result<Result<Called, Mistake>, Failure> {
+        let statements = Statements::of(script, self.zone);
+        let values = statements.values(session, told);
+        let bound = parameters(&values);
+        let each = statements.0.iter().zip(&bound);
+        let calls: Vec<_> =
+            each.map(|((_, statement, _), values)| Call::new(&statement.sql, values)).collect();
+        match self.link.flight(&calls) {
+            Ok(answers) => called(&answers).map(Ok),
+            Err(fault) => match statements.mistake(fault.call, &fault) {
+                Some(mistake) => Ok(Err(mistake)),
+                None => Err(failed("run a script")(fault)),
+            },
+        }
+    }
 }
 
 /// Asks scripts inside of an upload.
@@ -145,7 +178,7 @@ impl Asks for Asking<'_> {
         script: &Script,
         told: &[ToldValues],
     ) -> Result<Vec<Result<Called, Mistake>>, Failure> {
-        let statements = Statements::of(script);
+        let statements = Statements::of(script, None);
         self.link.batch(BEGIN).map_err(failed(ASKING))?;
         if let Ok(answers) = self.fly(&statements, told)? {
             self.link.batch(END).map_err(failed(ASKING))?;
@@ -178,7 +211,7 @@ pub(in crate::postgres) fn report(
     decisions: &Decisions,
 ) {
     let Some(script) = scripts.script(Event::ReportError) else { return };
-    let statements = Statements::of(script);
+    let statements = Statements::of(script, None);
     let told: Vec<ToldValues> = decisions.reported.iter().map(|it| it.told()).collect();
     for together in told.chunks(TOGETHER) {
         let Err((fault, _)) = transact(link, &statements, session, together) else { continue };
@@ -194,7 +227,7 @@ pub(in crate::postgres) fn report(
             };
             let mistake = at.and_then(|at| statements.mistake(at, &fault));
             let told = match mistake {
-                Some(mistake) => scripts.told(Event::ReportError, &mistake),
+                Some(mistake) => scripts.told(None, Event::ReportError, &mistake),
                 None => fault.failure("report an error to a script").full_message(),
             };
             tracing::error!("report_error fails: {told}");

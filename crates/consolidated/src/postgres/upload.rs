@@ -35,6 +35,7 @@ pub(super) mod stop;
 pub(super) mod work;
 
 use crate::download;
+use crate::download::time::Times;
 use crate::identity::Remembered;
 use crate::postgres::catalog::table::Table;
 use crate::postgres::download::watermark::{Mark, NumberSpace};
@@ -53,7 +54,7 @@ use crate::postgres::upload::shape::UploadShape;
 use crate::postgres::upload::shortfall::missed::Missed;
 use crate::postgres::upload::stop::{Stop, stopped};
 use crate::postgres::upload::work::Upload;
-use crate::synchronization::{Applied, Held, UploadRequest};
+use crate::synchronization::{Applied, Held, TableMark, UploadRequest};
 use crate::upload::decisions::{Decider, Deciding};
 use crate::upload::echo::{Echo, Transaction};
 use crate::upload::owed_rows::OwedRows;
@@ -367,6 +368,11 @@ fn looks<'a>(upload: Upload<'a>, record: &UploadRecord) -> Vec<Vec<Value<'a>>> {
         table.verbatim().map(|verbatim| verbatim.look(published, name))
     });
     looks.collect::<Option<_>>().unwrap_or_default()
+}
+
+/// Since when the remote lacks what was stamped.
+pub(super) fn times(marks: &[TableMark]) -> Times {
+    Times::oldest_of(marks, |mark| Mark::held(mark)?.time)
 }
 
 /// Applies the rows inside a transaction that has locked `remote`. Faults are isolated from the

@@ -12,7 +12,7 @@ use crate::postgres::connect::Role;
 use crate::postgres::download::timeline::Timelines;
 use crate::postgres::download::withhold;
 use crate::postgres::errors::failed;
-use crate::postgres::event_script;
+use crate::postgres::event_script::{self, Running};
 use crate::postgres::identity::{self, Locked};
 use crate::postgres::incarnation::Life;
 use crate::postgres::link::{Answer, Call, Link};
@@ -20,13 +20,16 @@ use crate::postgres::statement::as_parameters;
 use crate::postgres::tracking::{trim, watch};
 use crate::postgres::upload::work::Upload;
 use crate::postgres::upload::{self, Undone, held};
+use crate::script::around::Around;
+use crate::script::told::ToldValues;
+use crate::script::{Phase, trace};
 use crate::serving::{Departures, Serving};
 use crate::shape;
 use crate::sql::Sql;
 use crate::synchronization::change::RowSource;
 use crate::synchronization::{
-    Acknowledgement, Applied, Begun, Held, Identity, PasswordChange, Session, UploadRequest,
-    Withholding,
+    Acknowledgement, Applied, Begun, Ending, Held, Identity, PasswordChange, Session,
+    UploadRequest, Withholding,
 };
 use crate::upload::decisions::{Deciding, Decisions};
 use crate::url::PostgresUrl;
@@ -189,6 +192,7 @@ impl Writer {
         // An earlier attempt may have been overtaken in the meantime.
         let usual = request.progress != request.previous
             && request.epoch.is_none()
+            && !deciding.scripts.runs(Phase::Upload)
             && request.session.deployment == deployment
             && !matches!(request.session.held, Held::Older(_))
             && self.timelines.is_for(self.link.number_space());
@@ -198,7 +202,8 @@ impl Writer {
         let tables = self.catalog.tables(request.session)?;
         let (spills, pulse) = (self.spills.clone(), self.link.pulse());
         let (spills, pulse, settled) = (&spills, &pulse, Counter(0));
-        let upload = Upload { tables: &tables, request, spills, pulse, settled };
+        let scripts = deciding.scripts;
+        let upload = Upload { tables: &tables, request, spills, pulse, settled, scripts };
         let (locked, together) = match upload::at_once(&mut self.link, upload)? {
             Ok(applied) => applied,
             Err(undone) => return Ok(Err(undone)),
@@ -222,21 +227,37 @@ impl Writer {
     fn upload_once(
         &mut self,
         request: &UploadRequest<'_>,
-        scripts: &VersionScripts,
-        decisions: &mut Decisions,
+        around: &mut Option<Around>,
+        (scripts, decisions): (&VersionScripts, &mut Decisions),
     ) -> Result<Applied, Failure> {
         let may_drain = self.may_drain;
         *decisions = Decisions::default();
         let deciding = Deciding { scripts, may_drain, decisions };
-        let undone = match self.in_transaction(|writer| writer.upload_at_once(request, deciding))? {
-            Ok(applied) => return Ok(applied),
-            Err(undone) => undone,
-        };
+        let mut undone =
+            match self.in_transaction(|writer| writer.upload_at_once(request, deciding))? {
+                Ok(applied) => return Ok(applied),
+                Err(undone) => undone,
+            };
         self.link.roll_back();
+        if scripts.runs(Phase::Upload) {
+            // Scripts run between the rows.
+            undone = Undone::RowsFailed;
+        }
         self.in_transaction(|writer| {
             let (tables, locked) = writer.lock(request.session, !request.download_follows)?;
             let remote = writer.recognize(request, &locked)?;
             let deployed: Vec<_> = tables.iter().map(|table| table.deployed.clone()).collect();
+            let mut around = around.as_mut().filter(|_| request.uploads);
+            let session = match around.as_deref_mut() {
+                Some(around) => {
+                    let name = |table: usize| deployed[table].published.name.as_str();
+                    let calls = &mut Running { link: &mut writer.link, zone: None };
+                    around.begin_upload(calls, request.batches, &name)?;
+                    &around.session.clone()
+                }
+                None => request.session,
+            };
+            let request = &UploadRequest { session, ..*request };
             let convert = |table: usize, column: usize, value: ValueRef<'_>| {
                 deployed[table].details.columns.get(column)?.converted(value)
             };
@@ -244,14 +265,84 @@ impl Writer {
             shape::upload(request, (&deployed, spills), &convert, |request| {
                 let pulse = &writer.link.pulse();
                 let settled = Counter(0);
-                let upload = Upload { tables: &tables, request, spills, pulse, settled };
+                let upload = Upload { tables: &tables, request, spills, pulse, settled, scripts };
                 let known = (&remote, &locked);
                 let record = upload::apply(&mut writer.link, upload, known, undone)?;
+                if let Some(around) = around {
+                    around.end_upload(&mut Running { link: &mut writer.link, zone: None })?;
+                }
                 let deciding = Deciding { scripts, may_drain, decisions };
                 let with = (&writer.life, deciding);
                 upload::finish(&mut writer.link, upload, remote, &locked, record, with)
             })
         })
+    }
+
+    /// T3, until it met no other transaction.
+    fn apply(
+        &mut self,
+        request: &UploadRequest<'_>,
+        scripts: &VersionScripts,
+        around: &mut Option<Around>,
+    ) -> Result<Applied, Failure> {
+        let mut decisions = Decisions::default();
+        let outcome = self
+            .until_alone(|writer| writer.upload_once(request, around, (scripts, &mut decisions)));
+        trace::ended(request.session, Phase::Upload, outcome.is_ok());
+        if decisions.stand(&outcome) {
+            event_script::report(&mut self.link, scripts, request.session, &decisions);
+        }
+        match outcome {
+            Err(failure) if catalog::may_be_missing(&failure) => {
+                Err(self.went_away(request.session).unwrap_or(failure))
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Learns what is deployed where a session is of a later deployment than what is known.
+    fn meet_deployment(&mut self, session: &Session) -> Result<(), Failure> {
+        if session.deployment > self.catalog.deployed.deployment {
+            let asked = self.link.begin(&[Call::new(catalog::DEPLOYMENT, &[])]);
+            asked.map_err(catalog::not_deployed)?;
+            self.catalog = Catalog::load(&mut self.link)?;
+        }
+        Ok(())
+    }
+
+    /// Runs scripts around the rows in a transaction of their own, if there are some in this part
+    /// of a synchronization.
+    fn around_rows(
+        &mut self,
+        phase: Phase,
+        around: &mut Around,
+        mut work: impl FnMut(&mut Around, &mut Running<'_>) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        if !around.runs(phase) {
+            return Ok(());
+        }
+        let zone = self.catalog.zone_of(&around.session);
+        let outcome = self.until_alone(|writer| {
+            writer.in_transaction(|writer| {
+                let link = &mut writer.link;
+                link.begin(&[Call::new("BEGIN", &[])]).map_err(failed("begin a transaction"))?;
+                work(around, &mut Running { link, zone: zone.as_deref() })?;
+                writer.link.flight(&[Call::new("COMMIT", &[])]).map_err(failed("commit")).map(drop)
+            })
+        });
+        trace::ended(&around.session, phase, outcome.is_ok());
+        outcome
+    }
+
+    /// T6 of a synchronization that has failed: what fails here too is in the log alone.
+    fn end_failed(&mut self, mut around: Around) {
+        let ended =
+            self.around_rows(Phase::End, &mut around, |around, calls| around.end(calls, false));
+        if let Err(failure) = ended {
+            let remote = around.session.remote_id.as_str();
+            tracing::error!(remote, error = %failure.full_message(),
+                "the scripts at the end of a failed synchronization fail");
+        }
     }
 
     /// Behind a failure: whether a table is to blame that is not any more what it was when the
@@ -339,20 +430,41 @@ impl crate::connection::Writer for Writer {
         let pulse = self.link.pulse();
         let batches: RowSource<'_> = &|visit| pulse.pass_batches(request.batches, visit);
         let request = &UploadRequest { batches, ..*request };
+        self.meet_deployment(request.session)?;
         let version = &request.session.script_version;
         let scripts = self.catalog.deployed.version_scripts(version);
-        let mut decisions = Decisions::default();
-        let outcome =
-            self.until_alone(|writer| writer.upload_once(request, &scripts, &mut decisions));
-        if decisions.stand(&outcome) {
-            event_script::report(&mut self.link, &scripts, request.session, &decisions);
-        }
-        match outcome {
-            Err(failure) if catalog::may_be_missing(&failure) => {
-                Err(self.went_away(request.session).unwrap_or(failure))
+        let mut around = Around::of(&scripts, request.session);
+        let Some(begun) = &mut around else {
+            return self.apply(request, &scripts, &mut None);
+        };
+        self.around_rows(Phase::Begin, begun, |around, calls| around.begin(calls))?;
+        let session = begun.session.clone();
+        let request = UploadRequest { session: &session, ..*request };
+        let outcome = self.apply(&request, &scripts, &mut around);
+        let Some(mut around) = around else { return outcome };
+        let mut applied = match outcome {
+            Ok(applied) => applied,
+            Err(failure) => {
+                self.end_failed(around);
+                return Err(failure);
             }
-            outcome => outcome,
+        };
+        if request.download_follows {
+            let told = ToldValues::default().at(upload::times(request.marks));
+            let prepared = self.around_rows(Phase::Prepare, &mut around, |around, calls| {
+                around.prepare(calls, told.clone())
+            });
+            applied.stopped = prepared.err();
         }
+        applied.user_values = around.session.user_values;
+        Ok(applied)
+    }
+
+    fn end(&mut self, ending: &Ending<'_>) -> Result<(), Failure> {
+        self.meet_deployment(ending.session)?;
+        let scripts = self.catalog.deployed.version_scripts(&ending.session.script_version);
+        let Some(mut around) = Around::of(&scripts, ending.session) else { return Ok(()) };
+        self.around_rows(Phase::End, &mut around, |around, calls| around.end(calls, ending.ok))
     }
 
     fn withhold(&mut self, withholding: &Withholding<'_>) -> Result<(), Failure> {

@@ -86,6 +86,12 @@ impl Detection {
     }
 }
 
+/// The events of the scripts that resolve conflicts, as far as the user wrote some.
+pub(crate) fn resolving(scripts: &BTreeMap<Event, Script>) -> Vec<Event> {
+    let runs = |event: &Event| scripts.get(event).is_some_and(|it| it.is_own() && !it.is_ignored());
+    RESOLVING.into_iter().filter(runs).collect()
+}
+
 /// Adds to the scripts of a table those that resolve its conflicts, if the user wrote any, and says
 /// how these are found.
 pub(crate) fn compose(scripts: &mut BTreeMap<Event, Script>) -> Option<Detection> {
@@ -96,7 +102,7 @@ pub(crate) fn compose(scripts: &mut BTreeMap<Event, Script>) -> Option<Detection
     };
     let composed = changes.iter().map(|change| (settling(detection, *change), *change));
     let composed: Vec<_> =
-        composed.map(|(event, change)| (event, resolving(scripts, change))).collect();
+        composed.map(|(event, change)| (event, composed_of(scripts, change))).collect();
     scripts.extend(composed);
     Some(detection)
 }
@@ -113,7 +119,7 @@ pub(crate) fn settling(detection: Detection, change: Change) -> Event {
 
 /// What the scripts of the user's do about a conflict of a row with this change: a new row has no
 /// old image, and a deleted one no new one.
-fn resolving(scripts: &BTreeMap<Event, Script>, change: Change) -> Script {
+fn composed_of(scripts: &BTreeMap<Event, Script>, change: Change) -> Script {
     let runs = |event: &Event| match event {
         Event::UploadOldRowInsert => change != Change::Insert,
         Event::UploadNewRowInsert => change != Change::Delete,

@@ -1,11 +1,20 @@
 //! The events at which scripts run, as data. `docs/reference/events.md` has the same table.
 
+use super::parameter::Parameter;
 use super::told::Told;
 use std::fmt;
 
 /// The moment at which a script runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Event {
+    /// A synchronization begins.
+    BeginSynchronization,
+    /// The same for each of its publications.
+    BeginPublication,
+    /// The transaction of the upload begins.
+    BeginUpload,
+    /// Before the inserts and updates of a table.
+    BeginUploadRows,
     /// A row was inserted at the remote.
     UploadInsert,
     /// A row was updated at the remote.
@@ -30,10 +39,24 @@ pub enum Event {
     ConflictRule,
     /// A delete has a conflict.
     DeleteConflictRule,
+    /// Behind the inserts and updates of a table.
+    EndUploadRows,
+    /// Before the deletes of a table.
+    BeginUploadDeletes,
+    /// Behind the deletes of a table.
+    EndUploadDeletes,
+    /// All rows of the upload are applied.
+    EndUpload,
+    /// The upload is committed, and a download follows.
+    PrepareForDownload,
     /// The rows to send.
     DownloadCursor,
     /// The keys of the rows to delete.
     DownloadDeleteCursor,
+    /// The synchronization ends, for each of its publications.
+    EndPublication,
+    /// The synchronization ends, also where it has failed.
+    EndSynchronization,
     /// The database refused an uploaded row: says what is to become of that.
     HandleError,
     /// Words what the remote is told of an error.
@@ -48,13 +71,45 @@ pub(crate) const CURSORS: [Event; 2] = [Event::DownloadCursor, Event::DownloadDe
 /// The events whose scripts read a row to compare it.
 pub(crate) const FETCHING: [Event; 2] = [Event::UploadFetch, Event::UploadFetchColumnConflict];
 
-/// The part of a synchronization that an event belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The part of a synchronization that an event belongs to. Each has a transaction of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
+    /// T2
+    Begin,
+    /// T3
     Upload,
+    /// T4
+    Prepare,
+    /// T5
     Download,
+    /// T6
+    End,
     /// Around the transaction of an upload.
     Error,
+}
+
+impl Phase {
+    /// What the field calls its transaction.
+    pub(crate) fn transaction(self) -> &'static str {
+        match self {
+            Phase::Begin => "T2",
+            Phase::Upload => "T3",
+            Phase::Prepare => "T4",
+            Phase::Download => "T5",
+            Phase::End => "T6",
+            Phase::Error => "error",
+        }
+    }
+}
+
+/// What an event belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    Table,
+    /// A whole script version.
+    Version,
+    /// One has a script for the version, and one for each table.
+    Both,
 }
 
 /// The rows that a script of an event may name: `{r.…}`, and `{o.…}`.
@@ -81,6 +136,7 @@ pub(crate) struct EventFact {
     /// The field's name of it.
     pub(crate) name: &'static str,
     pub(crate) phase: Phase,
+    pub(crate) scope: Scope,
     pub(crate) images: Images,
     pub(crate) by: By,
     /// What else its script may name, as `{s.…}`.
@@ -91,11 +147,19 @@ pub(crate) struct EventFact {
 
 /// Every event, in the order in which they run.
 #[rustfmt::skip]
-pub(crate) const EVENTS: [EventFact; 17] = {
-    use {By::*, Event as E, Images as I, Phase as P, Told as T};
+pub(crate) const EVENTS: [EventFact; 28] = {
+    use {By::*, Event as E, Images as I, Phase as P, Scope as S, Told as T};
     const ERROR: &[Told] =
         &[T::ActionCode, T::ErrorCode, T::SqlState, T::ErrorMessage, T::Table];
+    const TABLE: &[Told] = &[T::Table];
+    const END: &[Told] = &[T::Table, T::SynchronizationOk];
+    const PUBLICATION: &[Told] = &[T::PublicationName, T::GenerationNumber];
+    const END_PUBLICATION: &[Told] = &[T::PublicationName, T::SynchronizationOk];
     [
+        around(E::BeginSynchronization, "begin_synchronization", P::Begin, S::Both, TABLE),
+        around(E::BeginPublication, "begin_publication", P::Begin, S::Version, PUBLICATION),
+        around(E::BeginUpload, "begin_upload", P::Upload, S::Both, TABLE),
+        around(E::BeginUploadRows, "begin_upload_rows", P::Upload, S::Table, TABLE),
         fact(E::UploadInsert, "upload_insert", P::Upload, I::New, ModelOrUser),
         fact(E::UploadUpdate, "upload_update", P::Upload, I::NewAndOld, ModelOrUser),
         fact(E::UploadDelete, "upload_delete", P::Upload, I::NewAndOld, ModelOrUser),
@@ -108,27 +172,44 @@ pub(crate) const EVENTS: [EventFact; 17] = {
         fact(E::UploadFence, "upload_fence", P::Upload, I::New, Model),
         fact(E::ConflictRule, "conflict_rule", P::Upload, I::NewAndOld, Model),
         fact(E::DeleteConflictRule, "delete_conflict_rule", P::Upload, I::NewAndOld, Model),
+        around(E::EndUploadRows, "end_upload_rows", P::Upload, S::Table, TABLE),
+        around(E::BeginUploadDeletes, "begin_upload_deletes", P::Upload, S::Table, TABLE),
+        around(E::EndUploadDeletes, "end_upload_deletes", P::Upload, S::Table, TABLE),
+        around(E::EndUpload, "end_upload", P::Upload, S::Both, TABLE),
+        around(E::PrepareForDownload, "prepare_for_download", P::Prepare, S::Version, &[]),
         fact(E::DownloadCursor, "download_cursor", P::Download, I::None, ModelOrUser),
         fact(E::DownloadDeleteCursor, "download_delete_cursor", P::Download, I::None, ModelOrUser),
-        around(E::HandleError, "handle_error", P::Error, ERROR, &[T::ActionCode]),
-        around(E::ModifyErrorMessage, "modify_error_message", P::Error, ERROR, &[T::ErrorMessage]),
-        around(E::ReportError, "report_error", P::Error, ERROR, &[]),
+        around(E::EndPublication, "end_publication", P::End, S::Version, END_PUBLICATION),
+        around(E::EndSynchronization, "end_synchronization", P::End, S::Both, END),
+        around(E::HandleError, "handle_error", P::Error, S::Version, ERROR)
+            .setting(&[T::ActionCode]),
+        around(E::ModifyErrorMessage, "modify_error_message", P::Error, S::Version, ERROR)
+            .setting(&[T::ErrorMessage]),
+        around(E::ReportError, "report_error", P::Error, S::Version, ERROR),
     ]
 };
 
+/// An event of a table whose scripts run for its rows, or return some.
 const fn fact(event: Event, name: &'static str, phase: Phase, images: Images, by: By) -> EventFact {
-    EventFact { event, name, phase, images, by, told: &[], out: &[] }
+    EventFact { event, name, phase, scope: Scope::Table, images, by, told: &[], out: &[] }
 }
 
-/// An event of a whole script version. Users write its scripts.
+/// An event around rows, whose script runs once. Users write it.
 const fn around(
     event: Event,
     name: &'static str,
     phase: Phase,
+    scope: Scope,
     told: &'static [Told],
-    out: &'static [Told],
 ) -> EventFact {
-    EventFact { event, name, phase, images: Images::None, by: By::User, told, out }
+    EventFact { event, name, phase, scope, images: Images::None, by: By::User, told, out: &[] }
+}
+
+impl EventFact {
+    /// The same where its script may set these.
+    const fn setting(self, out: &'static [Told]) -> EventFact {
+        EventFact { out, ..self }
+    }
 }
 
 /// Events of other products for which there are no scripts here, and why.
@@ -164,14 +245,24 @@ impl Event {
         self.fact().name
     }
 
-    /// Whether it belongs to an upload.
+    /// Whether its script runs for uploaded rows.
     pub(crate) fn is_upload(self) -> bool {
-        self.fact().phase == Phase::Upload
+        self.fact().phase == Phase::Upload && !self.is_around()
     }
 
-    /// Whether it is one of a table, and not of a whole script version.
+    /// Whether its script runs around rows: once, and for none of them.
+    pub(crate) fn is_around(self) -> bool {
+        self.fact().images == Images::None && !self.is_query()
+    }
+
+    /// Whether a table can have a script of it.
     pub fn is_of_table(self) -> bool {
-        self.fact().phase != Phase::Error
+        self.fact().scope != Scope::Version
+    }
+
+    /// Whether a whole script version can have one.
+    pub fn is_of_version(self) -> bool {
+        self.fact().scope != Scope::Table
     }
 
     /// The event of this name.
@@ -181,12 +272,22 @@ impl Event {
 
     /// The events of a whole script version.
     pub(crate) fn of_versions() -> impl Iterator<Item = Event> {
-        Event::all().filter(|event| !event.is_of_table())
+        Event::all().filter(|event| event.is_of_version())
     }
 
     /// Every event, in the order in which they run.
     pub(crate) fn all() -> impl Iterator<Item = Event> {
         EVENTS.iter().map(|fact| fact.event)
+    }
+
+    /// Whether its script may name a value of the download.
+    pub(super) fn knows(self, parameter: &Parameter) -> bool {
+        match (self.fact().phase, parameter) {
+            (Phase::Download, _) if !self.is_around() => true,
+            (Phase::Prepare | Phase::Download, Parameter::LastDownload) => true,
+            (Phase::Download, Parameter::LastTableDownload) => self.is_of_table(),
+            _ => false,
+        }
     }
 
     /// Why there are no scripts for an event that other products have under this name.
@@ -254,17 +355,18 @@ mod tests {
                 Images::New => "`{r.…}`",
                 Images::NewAndOld => "`{r.…}`, `{o.…}`",
             };
-            let phase = match fact.phase {
-                Phase::Upload => "upload",
-                Phase::Download => "download",
-                Phase::Error => "error",
-            };
+            let phase = fact.phase.transaction();
             let by = match fact.by {
                 By::Model => "the model",
                 By::ModelOrUser => "the model, or you",
                 By::User => "you",
             };
-            format!("| `{}` | {phase} | {images} | {by} |", fact.name)
+            let scope = match fact.scope {
+                Scope::Table => "a table",
+                Scope::Version => "the version",
+                Scope::Both => "both",
+            };
+            format!("| `{}` | {phase} | {scope} | {images} | {by} |", fact.name)
         });
         let spelled: Vec<String> = spelled.collect();
         assert_eq!(lines.len(), spelled.len());

@@ -159,11 +159,12 @@ impl Script {
         self.own.as_ref().is_none_or(|own| own.counts)
     }
 
-    /// Where a piece stands in the text that is a value of a download.
-    fn of_download(&self, piece: usize) -> Option<usize> {
+    /// Where a piece stands in the text that is a value of a download, unknown to `event`.
+    fn unknown_to(&self, event: Event, piece: usize) -> Option<usize> {
         let Piece::Parameter(at) = self.pieces.get(piece)? else { return None };
         let place = self.own.as_ref()?.places.get(piece)?;
-        self.parameters[*at].is_of_download().then_some(*place)
+        let parameter = &self.parameters[*at];
+        (parameter.is_of_download() && !event.knows(parameter)).then_some(*place)
     }
 
     /// The position in the user's text of a position in the statement of this script. `begins` says
@@ -233,20 +234,19 @@ fn understood(
             mistakes.push(Mistake { at: at + bare, message });
         }
         mistakes.extend(script.add((*at, *token), table, event.fact()).err());
-        if (event.is_of_one_row() || !event.is_of_table())
+        if (event.is_of_one_row() || event.is_around())
             && matches!(script.pieces.last(), Some(Piece::Relation(_)))
         {
             let message = format!("{event} is not for a batch of rows: name single values");
             mistakes.push(Mistake { at: *at, message });
         }
     }
-    if event.is_upload() || !event.is_of_table() {
-        let pieces = (0..script.pieces.len()).filter_map(|at| script.of_download(at));
-        mistakes.extend(pieces.map(|at| Mistake {
-            at,
-            message: format!("{event} knows nothing of downloads, and has no such value"),
-        }));
-    }
+    let pieces = (0..script.pieces.len()).filter_map(|at| script.unknown_to(event, at));
+    let unknown = |at| Mistake {
+        at,
+        message: format!("{event} knows nothing of downloads, and has no such value"),
+    };
+    mistakes.extend(pieces.map(unknown));
     (script, mistakes)
 }
 

@@ -1,6 +1,6 @@
 //! What can stand in braces. `docs/reference/parameters.md` has the same list.
 
-use super::event::{EventFact, Images};
+use super::event::{By, EventFact, Images};
 use super::told::Told;
 use model::PublishedTable;
 
@@ -26,6 +26,8 @@ pub(crate) enum Parameter {
     /// Where it ends.
     UploadedLast,
     Claim(String),
+    /// What a script has set for the synchronization, otherwise the claim.
+    User(String),
     /// An authentication parameter, counted from 1.
     Passed(u8),
     /// Position in the new row.
@@ -40,6 +42,14 @@ impl Parameter {
     /// Whether it is a moment at the center.
     pub(crate) fn is_time(&self) -> bool {
         matches!(self, Parameter::LastDownload | Parameter::LastTableDownload)
+    }
+
+    /// The parameter as far as it says which rows a remote has: what scripts set does not.
+    pub(crate) fn as_claim(&self) -> Parameter {
+        match self {
+            Parameter::User(name) => Parameter::Claim(name.clone()),
+            other => other.clone(),
+        }
     }
 
     /// Whether its value follows from what the remote was sent last.
@@ -110,7 +120,8 @@ pub(super) fn resolve(
                 None => return Err(unknown()),
             },
         },
-        ("u" | "ui", _) => Parameter::Claim(unquoted(rest)),
+        ("u" | "ui", _) if fact.by == By::Model => Parameter::Claim(unquoted(rest)),
+        ("u" | "ui", _) => Parameter::User(unquoted(rest)),
         ("a", number) => match number.parse() {
             Ok(number) if number > 0 => Parameter::Passed(number),
             _ => return Err(format!("{}: there are {{a.1}} to {{a.255}}", unknown())),

@@ -1,5 +1,7 @@
 //! What an event tells its script, beside rows and who synchronizes.
 
+use crate::download::time::Times;
+
 /// A value of an event, which a script names as `{s.…}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Told {
@@ -10,13 +12,26 @@ pub(crate) enum Told {
     /// SQLSTATE.
     SqlState,
     ErrorMessage,
-    /// The table of the row.
+    /// The table of the row, or of the script.
     Table,
+    PublicationName,
+    /// Counts how often everything was to be downloaded again.
+    GenerationNumber,
+    /// 1 where the synchronization has done its work at the database, otherwise 0.
+    SynchronizationOk,
 }
 
 /// All of them.
-const ALL: [Told; 5] =
-    [Told::ActionCode, Told::ErrorCode, Told::SqlState, Told::ErrorMessage, Told::Table];
+const ALL: [Told; 8] = [
+    Told::ActionCode,
+    Told::ErrorCode,
+    Told::SqlState,
+    Told::ErrorMessage,
+    Told::Table,
+    Told::PublicationName,
+    Told::GenerationNumber,
+    Told::SynchronizationOk,
+];
 
 impl Told {
     /// The field's name of it.
@@ -27,6 +42,9 @@ impl Told {
             Told::SqlState => "sqlstate",
             Told::ErrorMessage => "error_message",
             Told::Table => "table",
+            Told::PublicationName => "publication_name",
+            Told::GenerationNumber => "generation_number",
+            Told::SynchronizationOk => "synchronization_ok",
         }
     }
 
@@ -36,21 +54,33 @@ impl Told {
 
     /// Whether it is a whole number. Everything else is text.
     pub(crate) fn is_number(self) -> bool {
-        matches!(self, Told::ActionCode | Told::ErrorCode)
+        matches!(
+            self,
+            Told::ActionCode | Told::ErrorCode | Told::GenerationNumber | Told::SynchronizationOk
+        )
     }
 }
 
 /// The values of one event.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct ToldValues(Vec<(Told, Option<String>)>);
+pub(crate) struct ToldValues {
+    values: Vec<(Told, Option<String>)>,
+    /// Since when the remote lacks what was stamped.
+    pub(crate) times: Times,
+}
 
 impl ToldValues {
     pub(crate) fn with(mut self, told: Told, value: Option<String>) -> ToldValues {
-        self.0.push((told, value));
+        self.values.push((told, value));
         self
     }
 
+    /// The same with times.
+    pub(crate) fn at(self, times: Times) -> ToldValues {
+        ToldValues { times, ..self }
+    }
+
     pub(crate) fn get(&self, told: Told) -> Option<&str> {
-        self.0.iter().find(|(known, _)| *known == told)?.1.as_deref()
+        self.values.iter().find(|(known, _)| *known == told)?.1.as_deref()
     }
 }

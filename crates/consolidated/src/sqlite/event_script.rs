@@ -1,8 +1,9 @@
 //! Runs scripts of events that belong to no row.
 
 use super::errors::failed;
-use super::values::bind_session;
+use super::values::{bind_session, bind_time};
 use crate::catalog::VersionScripts;
+use crate::script::around::Calls;
 use crate::script::called::Called;
 use crate::script::told::ToldValues;
 use crate::script::{Event, Mistake, Parameter, Piece, Script};
@@ -54,6 +55,8 @@ fn bind(
                 statement.raw_bind_parameter(index + 1, number)?;
             }
             Parameter::Told(of) => statement.raw_bind_parameter(index + 1, told.get(*of))?,
+            Parameter::LastDownload => bind_time(statement, index + 1, told.times.oldest)?,
+            Parameter::LastTableDownload => bind_time(statement, index + 1, told.times.table)?,
             parameter => bind_session(statement, index + 1, parameter, session)?,
         }
     }
@@ -105,6 +108,26 @@ pub(super) fn begins(script: &Script) -> Vec<usize> {
         .collect()
 }
 
+/// Runs scripts inside of a transaction.
+pub(super) struct Running<'a>(pub(super) &'a Connection);
+
+impl Calls for Running<'_> {
+    fn call(
+        &mut self,
+        script: &Script,
+        session: &Session,
+        told: &ToldValues,
+    ) -> Result<Result<Called, Mistake>, Failure> {
+        let called = call(self.0, script, session, told);
+        match (called, self.0.is_autocommit()) {
+            (Ok(_), true) => {
+                Err(Failure::new(Code::ScriptFailed, "a script ended the transaction"))
+            }
+            (called, _) => Ok(called),
+        }
+    }
+}
+
 /// Asks scripts inside of an upload.
 pub(super) struct Asking<'a> {
     pub(super) connection: &'a Connection,
@@ -150,7 +173,7 @@ pub(super) fn report(
     for decision in &decisions.reported {
         run("SAVEPOINT reported")?;
         if let Err(why) = call(connection, script, session, &decision.told()) {
-            tracing::error!("report_error fails: {}", scripts.told(Event::ReportError, &why));
+            tracing::error!("report_error fails: {}", scripts.told(None, Event::ReportError, &why));
             if connection.is_autocommit() {
                 return Ok(());
             }

@@ -29,9 +29,12 @@ mod taken_along;
 use super::details::CatalogTable;
 use super::{identity, query};
 use crate::download;
+use crate::download::time::Times;
 use crate::identity::{Incarnation, Remembered};
+use crate::script::around::Around;
 use crate::sqlite::download::watermark::Mark;
-use crate::synchronization::{Applied, Held, UploadRequest};
+use crate::sqlite::event_script::Running;
+use crate::synchronization::{Applied, Held, TableMark, UploadRequest};
 use crate::upload::decisions::Deciding;
 use crate::upload::owed_rows::OwedRows;
 use input::Input;
@@ -47,6 +50,7 @@ pub(super) fn upload(
     request: &UploadRequest<'_>,
     incarnation: &Incarnation,
     (ended, deciding): (&mut OwedRows, Deciding<'_>),
+    around: Option<&mut Around>,
 ) -> Result<Applied, Failure> {
     let session = request.session;
     let mut remote = match request.epoch {
@@ -73,8 +77,10 @@ pub(super) fn upload(
             return Err(remote.out_of_sequence(request.previous));
         }
         let input = Input { connection, tables, request, counter, spills };
-        applied = attempts::apply(&input, ended, deciding)?;
+        applied = attempts::apply(&input, ended, deciding, around)?;
         remote.progress = request.progress;
+    } else if let Some(around) = around {
+        around.end_upload(&mut Running(connection))?;
     }
     identity::write(connection, session, &remote)?;
     // Nobody else writes meanwhile, so what is stamped later has this time or a later one (DT1).
@@ -86,6 +92,11 @@ pub(super) fn upload(
     applied.progress = remote.progress;
     applied.counter = remote.counter;
     Ok(applied)
+}
+
+/// Since when the remote lacks what was stamped.
+pub(super) fn times(marks: &[TableMark]) -> Times {
+    Times::oldest_of(marks, |mark| Mark::held(mark)?.time)
 }
 
 /// Forgets what the remote has received: its watermarks were issued after it was owed.

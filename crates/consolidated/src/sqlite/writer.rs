@@ -12,6 +12,9 @@ use crate::administration::{notes, users};
 use crate::catalog::VersionScripts;
 use crate::disk::Location;
 use crate::identity::{Incarnation, noting};
+use crate::script::around::Around;
+use crate::script::told::ToldValues;
+use crate::script::{Phase, trace};
 use crate::serving::Serving;
 use crate::serving::start_mark::SET_BACK;
 use crate::shape;
@@ -21,12 +24,13 @@ use crate::sqlite::download::durable::{Durable, Ends};
 use crate::sqlite::download::moment;
 use crate::sqlite::download::runs::{self, Runs};
 use crate::sqlite::download::withhold;
-use crate::sqlite::event_script;
+use crate::sqlite::event_script::{self, Running};
 use crate::sqlite::tracking::log_table::{SEQUENCE, log_name};
 use crate::sqlite::upload::constraint;
 use crate::sqlite::words::SqliteWords;
 use crate::synchronization::{
-    Acknowledgement, Applied, Begun, Identity, PasswordChange, Session, UploadRequest, Withholding,
+    Acknowledgement, Applied, Begun, Ending, Identity, PasswordChange, Session, UploadRequest,
+    Withholding,
 };
 use crate::upload::decisions::{Deciding, Decisions};
 use crate::upload::owed_rows::OwedRows;
@@ -191,12 +195,48 @@ impl Writer {
         result
     }
 
+    /// The transactions of one upload, with the scripts around it. They are savepoints of one
+    /// transaction, so the commit is shared, and each has a fate of its own.
     fn upload_once(
         &mut self,
         request: &UploadRequest<'_>,
         ended: &mut OwedRows,
     ) -> Result<Applied, Failure> {
         let scripts = self.catalog.deployed.version_scripts(&request.session.script_version);
+        let Some(mut around) = Around::of(&scripts, request.session) else {
+            return self.apply(request, ended, scripts, None);
+        };
+        self.around_rows(Phase::Begin, &mut around, |around, calls| around.begin(calls))?;
+        let session = around.session.clone();
+        let request = UploadRequest { session: &session, ..*request };
+        let mut applied = match self.apply(&request, ended, scripts, Some(&mut around)) {
+            Ok(applied) => applied,
+            Err(failure) => {
+                if !self.connection.is_autocommit() {
+                    self.end_failed(around);
+                }
+                return Err(failure);
+            }
+        };
+        if request.download_follows {
+            let told = ToldValues::default().at(upload::times(request.marks));
+            let prepared = self.around_rows(Phase::Prepare, &mut around, |around, calls| {
+                around.prepare(calls, told)
+            });
+            applied.stopped = prepared.err();
+        }
+        applied.user_values = around.session.user_values;
+        Ok(applied)
+    }
+
+    /// T3.
+    fn apply(
+        &mut self,
+        request: &UploadRequest<'_>,
+        ended: &mut OwedRows,
+        scripts: Arc<VersionScripts>,
+        mut around: Option<&mut Around>,
+    ) -> Result<Applied, Failure> {
         let (may_drain, mut decisions) = (self.may_drain, Decisions::default());
         let outcome = self.in_savepoint(|writer| {
             writer.meet()?;
@@ -209,17 +249,65 @@ impl Writer {
                 writer.written.extend(logs.cloned());
             }
             let tables = deployed.upload_tables(request.session)?;
+            let mut around = around.as_deref_mut().filter(|_| request.uploads);
+            let session = match around.as_deref_mut() {
+                Some(around) => {
+                    let name = |table: usize| tables[table].published.name.as_str();
+                    around.begin_upload(
+                        &mut Running(&writer.connection),
+                        request.batches,
+                        &name,
+                    )?;
+                    &around.session.clone()
+                }
+                None => request.session,
+            };
+            let request = &UploadRequest { session, ..*request };
             let spills = &writer.spills;
             shape::upload(request, (&tables, spills), &shape::as_it_is, |request| {
                 let (center, incarnation) = ((&writer.connection, spills), &writer.incarnation);
                 let deciding = Deciding { scripts: &scripts, may_drain, decisions: &mut decisions };
-                upload::upload(center, &tables, request, incarnation, (ended, deciding))
+                let with = (ended, deciding);
+                upload::upload(center, &tables, request, incarnation, with, around)
             })
         });
         if decisions.stand(&outcome) {
             self.decided.push((request.session.clone(), scripts, decisions));
         }
+        trace::ended(request.session, Phase::Upload, outcome.is_ok());
         outcome
+    }
+
+    /// Runs scripts around the rows, if there are some in this part of a synchronization.
+    fn around_rows(
+        &mut self,
+        phase: Phase,
+        around: &mut Around,
+        work: impl FnOnce(&mut Around, &mut Running<'_>) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        if !around.runs(phase) {
+            return Ok(());
+        }
+        let outcome = self.in_savepoint(|writer| {
+            if phase == Phase::Begin {
+                writer.catalog.require_as_begun(&around.session)?;
+            }
+            work(around, &mut Running(&writer.connection))?;
+            constraint::require_references(&writer.connection)
+        });
+        trace::ended(&around.session, phase, outcome.is_ok());
+        outcome
+    }
+
+    /// T6 of a synchronization that has failed: what fails here too is in the log alone.
+    fn end_failed(&mut self, mut around: Around) {
+        let ended =
+            self.around_rows(Phase::End, &mut around, |around, calls| around.end(calls, false));
+        if let Err(failure) = ended {
+            let remote = around.session.remote_id.as_str();
+            tracing::error!(remote, error = %failure.full_message(),
+                "the scripts at the end of a failed synchronization fail");
+        }
     }
 
     /// Lets scripts hear of what was decided, now that it stands.
@@ -302,11 +390,11 @@ impl crate::connection::Writer for Writer {
     fn upload(&mut self, request: &UploadRequest<'_>) -> Result<Applied, Failure> {
         let mut ended = OwedRows::within(&self.spills);
         loop {
-            let before = ended.added();
+            let (before, is_first) = (ended.added(), self.in_hand == 0);
             let outcome = self.upload_once(request, &mut ended);
             let known = ended.added();
             // Uploads that were in the transaction before are tried again by the caller.
-            let again = self.transaction_lost() && self.in_hand == 1 && known > before;
+            let again = self.transaction_lost() && is_first && known > before;
             if !again || known > ENDED_MAX {
                 return outcome;
             }
@@ -317,6 +405,12 @@ impl crate::connection::Writer for Writer {
             );
             self.begin()?;
         }
+    }
+
+    fn end(&mut self, ending: &Ending<'_>) -> Result<(), Failure> {
+        let scripts = self.catalog.deployed.version_scripts(&ending.session.script_version);
+        let Some(mut around) = Around::of(&scripts, ending.session) else { return Ok(()) };
+        self.around_rows(Phase::End, &mut around, |around, calls| around.end(calls, ending.ok))
     }
 
     fn withhold(&mut self, withholding: &Withholding<'_>) -> Result<(), Failure> {

@@ -228,7 +228,7 @@ impl Decider<'_> {
             row.action = match answer {
                 Ok(called) => Action::of(called.out(script, Told::ActionCode)),
                 Err(why) => {
-                    let told = self.scripts.told(Event::HandleError, why);
+                    let told = self.scripts.told(None, Event::HandleError, why);
                     tracing::error!("handle_error fails, so the upload is canceled: {told}");
                     Action::Cancel
                 }
@@ -260,7 +260,7 @@ impl Decider<'_> {
             words.push(match answer {
                 Ok(called) => called.out(script, Told::ErrorMessage).map(str::to_owned),
                 Err(why) => {
-                    let told = self.scripts.told(Event::ModifyErrorMessage, &why);
+                    let told = self.scripts.told(None, Event::ModifyErrorMessage, &why);
                     tracing::error!("modify_error_message fails: {told}");
                     None
                 }

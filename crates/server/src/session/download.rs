@@ -43,7 +43,7 @@ fn frames_per_write() -> usize {
 impl<'a> Committed<'a> {
     /// Fetches the download into the spill.
     pub(super) async fn fetch(self) -> Result<Sending<'a>, Failure> {
-        let Committed { mut exchange, applied } = self;
+        let Committed { mut exchange, applied, ending } = self;
         let counter = applied.counter;
         let awaited = exchange.acknowledges().then(|| Awaited::of(&exchange, &applied));
         let fetch = Fetch {
@@ -69,6 +69,7 @@ impl<'a> Committed<'a> {
             let withholding = exchange.shared.worker.withhold(withhold);
             exchange.at_database(Phase::Fetching, withholding).await?;
         }
+        ending.run(&mut exchange, Phase::Fetching).await?;
         exchange.summary.downloaded = fetched.rows;
         exchange.summary.filtered = fetched.filtered;
         exchange.summary.resumed = fetched.continued;

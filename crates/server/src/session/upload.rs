@@ -1,5 +1,6 @@
 //! The upload: from the network into the spill, from there to the database.
 
+use super::ending::Ending;
 use super::exchange::Exchange;
 use super::{Admitted, Applying, Committed};
 use crate::fail_point::fail_point;
@@ -93,18 +94,25 @@ impl<'a> Applying<'a> {
             let why = Failure::new(failure.code(), failure.message());
             let _ = exchange.shared.ended.try_send(why);
         }
-        let applied = applied?;
+        let mut applied = applied?;
+        exchange.session = applied.session(&exchange.session);
+        let ending = Ending::of(&exchange);
         if uploaded {
             exchange.confirm(&applied).await?;
         }
-        Ok(Committed { exchange, applied })
+        match applied.stopped.take() {
+            Some(failure) => Err(failure),
+            None => Ok(Committed { exchange, applied, ending }),
+        }
     }
 }
 
 impl Committed<'_> {
     /// There is no download.
     pub(super) async fn end(self) -> Result<(), Failure> {
-        self.exchange.connection.flush().await
+        let Committed { mut exchange, ending, .. } = self;
+        ending.run(&mut exchange, Phase::Applying).await?;
+        exchange.connection.flush().await
     }
 }
 

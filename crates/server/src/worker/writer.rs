@@ -13,12 +13,13 @@ use crate::fail_point::fail_point;
 use crate::stage::{Intake, Routine};
 use crate::upload::ReceivedUpload;
 use consolidated::{
-    Acknowledgement, Applied, Begun, Identity, PasswordChange, Session, TableMark, UploadRequest,
-    WithheldRow, Withholding, Writer,
+    Acknowledgement, Applied, Begun, Ending, Identity, PasswordChange, Session, TableMark,
+    UploadRequest, WithheldRow, Withholding, Writer,
 };
 use model::{Clock, Counter, Failure, Progress, Receipt};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use tokio::sync::oneshot;
 
 /// After how many groups the change logs are cut to their limit again.
 const TRIM_EVERY_GROUPS: u64 = 1000;
@@ -41,8 +42,16 @@ pub(crate) enum Write {
     Begin(Begin, Answer<Begun>),
     Apply(Box<Apply>, Answer<Applied>),
     Withhold(Withhold, Answer<()>),
+    End(End, Answer<()>),
     Acknowledge(Acknowledgement, Answer<()>),
     ChangePassword(PasswordChange, Answer<()>),
+}
+
+/// Run the scripts at the end of a synchronization.
+pub(crate) struct End {
+    pub(crate) session: Arc<Session>,
+    /// Whether it has done all that it had to do at the database.
+    pub(crate) ok: bool,
 }
 
 /// Note what a download does not carry.
@@ -141,7 +150,7 @@ impl Work {
             };
             let worked_us = clock.monotonic_us() - begun_us;
             for (write, (outcome, cost)) in group.into_iter().zip(outcomes) {
-                answer(write, outcome, Cost { worked_us, ..cost });
+                alone.extend(answer(write, outcome, Cost { worked_us, ..cost }));
             }
             *groups += 1;
             if groups.is_multiple_of(TRIM_EVERY_GROUPS)
@@ -160,7 +169,8 @@ impl Routine for Work {
         self.end_panic();
         let refused = |write: Write, failure| {
             let outcome = failed(&write, failure);
-            answer(write, outcome, Cost::default());
+            // What was not begun has no end.
+            let _ = answer(write, outcome, Cost::default());
         };
         let ready = self.kept.prepare(intake, refused);
         if ready {
@@ -184,14 +194,29 @@ enum Written {
 /// What became of a group, and what each of it cost.
 type Finished = Vec<(Written, Cost)>;
 
-/// The session may have ended in the meantime, but the outcome is in the database.
-fn answer(write: Write, outcome: Written, cost: Cost) {
+/// The session may have ended in the meantime, but the outcome is in the database. What is to be
+/// done then is returned.
+fn answer(write: Write, outcome: Written, cost: Cost) -> Option<Write> {
     match (write, outcome) {
         (Write::Begin(_, answer), Written::Begun(result)) => {
             drop(answer.send(result.map(|value| Costed { value, cost })));
         }
-        (Write::Apply(_, answer), Written::Applied(result)) => {
-            drop(answer.send(result.map(|value| Costed { value, cost })));
+        (Write::Apply(apply, answer), Written::Applied(result)) => {
+            let sent = answer.send(result.map(|value| Costed { value, cost }));
+            if let Err(Ok(Costed { value: applied, .. })) = sent
+                && apply.session.ends
+            {
+                let session = applied.session(&apply.session);
+                let (answer, _) = oneshot::channel();
+                return Some(Write::End(End { session, ok: false }, answer));
+            }
+        }
+        (Write::End(end, answer), Written::Noted(result)) => {
+            if let Err(Err(failure)) = answer.send(result.map(|value| Costed { value, cost })) {
+                let remote = end.session.remote_id.as_str();
+                tracing::error!(remote, error = %failure.full_message(),
+                    "the scripts at the end of a synchronization fail");
+            }
         }
         (
             Write::Withhold(_, answer)
@@ -201,6 +226,7 @@ fn answer(write: Write, outcome: Written, cost: Cost) {
         ) => drop(answer.send(result.map(|value| Costed { value, cost }))),
         _ => unreachable!("every request has the outcome of its kind"),
     }
+    None
 }
 
 /// Runs what is in hand, and what waits at `intake`, in one transaction.
@@ -255,9 +281,10 @@ fn failed(write: &Write, failure: Failure) -> Written {
     match write {
         Write::Begin(..) => Written::Begun(Err(failure)),
         Write::Apply(..) => Written::Applied(Box::new(Err(failure))),
-        Write::Withhold(..) | Write::Acknowledge(..) | Write::ChangePassword(..) => {
-            Written::Noted(Err(failure))
-        }
+        Write::Withhold(..)
+        | Write::End(..)
+        | Write::Acknowledge(..)
+        | Write::ChangePassword(..) => Written::Noted(Err(failure)),
     }
 }
 
@@ -269,6 +296,9 @@ fn execute(writer: &mut dyn Writer, write: &Write) -> Written {
         }
         Write::ChangePassword(change, _) => Written::Noted(writer.change_password(change)),
         Write::Acknowledge(acknowledged, _) => Written::Noted(writer.acknowledge(acknowledged)),
+        Write::End(end, _) => {
+            Written::Noted(writer.end(&Ending { session: &end.session, ok: end.ok }))
+        }
         Write::Withhold(withhold, _) => Written::Noted(writer.withhold(&Withholding {
             session: &withhold.session,
             epoch: withhold.epoch,
@@ -284,6 +314,7 @@ fn execute(writer: &mut dyn Writer, write: &Write) -> Written {
                 epoch: upload.epoch,
                 previous: upload.previous,
                 progress: upload.progress,
+                uploads: upload.rows.is_some(),
                 download_follows: upload.download_follows,
                 marks: &upload.marks,
                 batches: &|visit| match &upload.rows {

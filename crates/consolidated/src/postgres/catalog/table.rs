@@ -87,8 +87,9 @@ impl Table {
                 continue;
             }
             for parameter in &script.parameters {
-                if !parameter.is_of_download() && !claims.contains(parameter) {
-                    claims.push(parameter.clone());
+                let parameter = parameter.as_claim();
+                if !parameter.is_of_download() && !claims.contains(&parameter) {
+                    claims.push(parameter);
                 }
             }
         }

@@ -57,6 +57,9 @@ impl Binding {
         let mut catalog = Catalog::<TableDetails>::new(1, database_id.clone(), rows)?;
         let (script_version, schema) = catalog.schema(None, &[])?;
         let session = Session {
+            user_values: BTreeMap::new(),
+            publications: std::sync::Arc::default(),
+            ends: false,
             database_id,
             deployment: 1,
             remote_id: RemoteId::new("remote")?,

@@ -17,6 +17,7 @@ mod scripted;
 pub(in crate::postgres) mod state;
 pub(in crate::postgres) mod taken_along;
 
+use crate::postgres::event_script::Running;
 use crate::postgres::link::Link;
 use crate::postgres::upload::isolation::group::{Gathering, Group, groups, turn};
 use crate::postgres::upload::isolation::state::Isolation;
@@ -26,7 +27,7 @@ use crate::postgres::upload::stop::Stop;
 use crate::postgres::upload::work::Upload;
 use crate::synchronization::change::Change;
 use crate::upload::owed_rows::OwedRows;
-use crate::upload::uploaded_row::UploadedRow;
+use crate::upload::uploaded_row::{UploadedRow, event_of};
 use crate::upload::verdict::leads_outside;
 use crate::upload::waiting::WaitingRow;
 use model::Failure;
@@ -57,10 +58,14 @@ pub(in crate::postgres) fn apply(
         };
         match refusal {
             Some(reason) => Ok(isolation.reject(table, row.change, row.bytes, reason)?),
-            None => isolation.unless_it_leaves(gathering.add(table, row.change, row.bytes)),
+            None => {
+                isolation.unless_it_leaves(gathering.add(table, row.change, row.bytes))?;
+                isolation.turn(table, row.change)
+            }
         }
     })?;
     isolation.unless_it_leaves(gathering.end())?;
+    isolation.end_turns()?;
     for group in groups(isolation.leaving.take().rows()) {
         isolation.group(group)?;
     }
@@ -71,6 +76,24 @@ pub(in crate::postgres) fn apply(
 }
 
 impl Isolation<'_, '_> {
+    /// Runs the scripts between rows of one table and of the next, when a row of this one comes.
+    fn turn(&mut self, table: usize, change: Change) -> Result<(), Stop> {
+        let published = &self.table(table).deployed.published;
+        let turn = (published.name.as_str(), change);
+        if self.cues.is_turn_of(turn) {
+            return Ok(self.cues.ran(event_of(change), 1));
+        }
+        self.flush()?;
+        let calls = &mut Running { link: &mut *self.link, zone: None };
+        Ok(self.cues.turn(calls, turn, 1)?)
+    }
+
+    fn end_turns(&mut self) -> Result<(), Stop> {
+        self.flush()?;
+        let calls = &mut Running { link: &mut *self.link, zone: None };
+        Ok(self.cues.end(calls)?)
+    }
+
     /// Applies a group, where there is one, and keeps the rows that leave for later.
     fn unless_it_leaves(&mut self, group: Option<Group>) -> Result<(), Stop> {
         let Some(group) = group else { return Ok(()) };

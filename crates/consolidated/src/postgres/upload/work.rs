@@ -1,5 +1,6 @@
 //! One upload as it came.
 
+use crate::catalog::VersionScripts;
 use crate::download;
 use crate::identity::Remembered;
 use crate::postgres::catalog::table::Table;
@@ -22,6 +23,8 @@ pub(in crate::postgres) struct Upload<'a> {
     /// Up to where the remote has received what it was owed and what was made of its rows, as far
     /// as that is known.
     pub(in crate::postgres) settled: Counter,
+    /// Those that run between rows, among others.
+    pub(in crate::postgres) scripts: &'a VersionScripts,
 }
 
 impl Upload<'_> {

@@ -9,7 +9,9 @@ use super::foresight::Compared;
 use super::input::{Input, Turn};
 use super::own_entries::Tally;
 use super::record::Record;
+use crate::catalog::VersionScripts;
 use crate::script::Event;
+use crate::script::around::RowCues;
 use crate::sqlite::errors::{breaks_reference, not_unique, row_fault};
 use crate::upload::owed_rows::OwedRows;
 use crate::upload::reason::Reason;
@@ -25,6 +27,7 @@ pub(super) struct Attempt<'a> {
     pub(super) progress: Progress<'a>,
     pub(super) record: Record<'a>,
     pub(super) waits: Waits,
+    pub(super) cues: RowCues<'a>,
 }
 
 /// What an attempt knows from those before.
@@ -142,7 +145,11 @@ impl Stop {
 }
 
 impl<'a> Attempt<'a> {
-    pub(super) fn new(input: &'a Input<'a>, known: &'a Known) -> Attempt<'a> {
+    pub(super) fn new(
+        input: &'a Input<'a>,
+        known: &'a Known,
+        scripts: &'a VersionScripts,
+    ) -> Attempt<'a> {
         let none = || OwedRows::within(input.spills);
         let none_wait = || WaitingRows::within(input.spills);
         Attempt {
@@ -170,6 +177,7 @@ impl<'a> Attempt<'a> {
                 broken: none_wait(),
                 no_room: none(),
             },
+            cues: RowCues::new(scripts, input.request.session),
         }
     }
 

@@ -4,8 +4,9 @@ use super::attempt::{Attempt, Known, Stop};
 use super::constraint::{self, ForeignKeys, Found};
 use super::input::Input;
 use super::{fence, lost, made, taken_along};
+use crate::script::around::Around;
 use crate::sqlite::errors::breaks_reference;
-use crate::sqlite::event_script::Asking;
+use crate::sqlite::event_script::{Asking, Running};
 use crate::synchronization::Applied;
 use crate::upload::decisions::{Decider, Deciding};
 use crate::upload::lost_inserts::Untold;
@@ -42,6 +43,7 @@ pub(super) fn apply(
     input: &Input<'_>,
     ended: &mut OwedRows,
     deciding: Deciding<'_>,
+    around: Option<&mut Around>,
 ) -> Result<Applied, Failure> {
     let none = || OwedRows::within(input.spills);
     let known = Known {
@@ -52,7 +54,7 @@ pub(super) fn apply(
         acquitted: false,
         hurried: false,
     };
-    let mut attempts = Attempts { input, known, made: 0, counted: false, ended, deciding };
+    let mut attempts = Attempts { input, known, made: 0, counted: false, ended, deciding, around };
     attempts.known.refused.extend(attempts.ended)?;
     let untold = lost::untold(input)?;
     if !untold.is_empty() {
@@ -78,6 +80,7 @@ struct Attempts<'a> {
     counted: bool,
     ended: &'a mut OwedRows,
     deciding: Deciding<'a>,
+    around: Option<&'a mut Around>,
 }
 
 impl Attempts<'_> {
@@ -120,13 +123,13 @@ impl Attempts<'_> {
     }
 
     fn attempt(&mut self) -> Result<Ending, Stop> {
-        let Attempts { input, known, deciding, .. } = self;
+        let Attempts { input, known, deciding, around, .. } = self;
         let input: &Input<'_> = input;
         input.run("SAVEPOINT rows")?;
-        let mut attempt = Attempt::new(input, known);
+        let mut attempt = Attempt::new(input, known, deciding.scripts);
         let trouble = match known.foreign_keys {
             Some(_) => Some(Ending::Searched(constraint::search(&mut attempt)?)),
-            None => judge(&mut attempt)?,
+            None => judge(&mut attempt, around.as_deref_mut())?,
         };
         // The rest may be the fault of these.
         if !attempt.progress.unreadable.is_empty() {
@@ -195,7 +198,7 @@ fn decide(
 
 /// Applies the rows once, and says what is to be done about those that could not be; none if all
 /// are applied, or reported.
-fn judge(attempt: &mut Attempt<'_>) -> Result<Option<Ending>, Stop> {
+fn judge(attempt: &mut Attempt<'_>, around: Option<&mut Around>) -> Result<Option<Ending>, Stop> {
     let input = attempt.input;
     attempt.rows()?;
     let mut impossible = constraint::settle_waiting(attempt)?;
@@ -227,6 +230,10 @@ fn judge(attempt: &mut Attempt<'_>) -> Result<Option<Ending>, Stop> {
         if !belonging.is_empty() {
             return Ok(Some(Ending::Without(belonging)));
         }
+    }
+    if let Some(around) = around {
+        around.end_upload(&mut Running(input.connection))?;
+        constraint::require_references(input.connection)?;
     }
     // Elsewhere rows are stored as they were sent.
     if input.tables.iter().any(|table| table.details.affinities.is_empty()) {

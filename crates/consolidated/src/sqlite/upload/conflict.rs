@@ -86,6 +86,7 @@ pub(super) fn by_scripts(
     before: Standing,
 ) -> Result<RowOutcome, Stop> {
     let event = turn.table.settling(turn.row.change);
+    turn.table.resolving().for_each(|event| attempt.cues.ran(event, 1));
     if let Some(script) = turn.table.own(event).filter(|script| !script.is_ignored()) {
         let (connection, session) = (attempt.input.connection, attempt.input.request.session);
         let ran = match connection.prepare_cached(&script.sql) {

@@ -201,6 +201,17 @@ pub(super) fn hides_violations(attempt: &Attempt<'_>) -> Result<bool, Failure> {
     Ok(found)
 }
 
+/// Refuses what scripts around rows have done where it breaks a foreign key.
+pub(in crate::sqlite) fn require_references(connection: &Connection) -> Result<(), Failure> {
+    match foreign_keys_violated(connection)? {
+        false => Ok(()),
+        true => {
+            let message = "a script around the rows breaks a foreign key";
+            Err(Failure::new(Code::ScriptFailed, message))
+        }
+    }
+}
+
 /// Whether the transaction, committed now, would break a foreign key, as SQLite counts.
 pub(in crate::sqlite) fn foreign_keys_violated(connection: &Connection) -> Result<bool, Failure> {
     let (mut current, mut highest) = (0, 0);

@@ -155,6 +155,9 @@ mod tests {
         let mut catalog = Catalog::load(&connection).unwrap();
         let (script_version, schema) = catalog.deployed.schema(None, &[]).unwrap();
         let session = Session {
+            user_values: Default::default(),
+            publications: std::sync::Arc::default(),
+            ends: false,
             database_id: catalog.deployed.database_id.clone(),
             deployment: catalog.deployed.deployment,
             remote_id: RemoteId::new("r").unwrap(),

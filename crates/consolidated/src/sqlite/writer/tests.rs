@@ -49,6 +49,9 @@ impl Site {
         let mut catalog = Catalog::load(&self.writer.connection).unwrap();
         let (script_version, schema) = catalog.deployed.schema(None, &[]).unwrap();
         let session = Session {
+            user_values: Default::default(),
+            publications: std::sync::Arc::default(),
+            ends: false,
             database_id: catalog.deployed.database_id.clone(),
             deployment: catalog.deployed.deployment,
             remote_id: RemoteId::new(remote_id).unwrap(),
@@ -77,6 +80,7 @@ impl Site {
             epoch: None,
             previous: Progress(0),
             progress: Progress(1),
+            uploads: true,
             download_follows: true,
             marks: &[],
             batches: &|visit| visit(UploadedRows { table: 0, change, count, rows }),

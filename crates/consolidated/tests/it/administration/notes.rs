@@ -173,6 +173,7 @@ fn what_is_kept_of_rows_counts_until_the_commit_and_is_given_back() {
             epoch: None,
             previous: remote.identity.progress,
             progress: model::Progress(remote.identity.progress.0 + 1),
+            uploads: true,
             download_follows: true,
             marks: &[],
             left_out: None,

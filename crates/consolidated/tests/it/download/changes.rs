@@ -199,6 +199,7 @@ fn an_upload_that_does_not_follow_the_last_one_is_refused_whole() {
                 epoch: Some(late.epoch),
                 previous: model::Progress(0),
                 progress: model::Progress(1),
+                uploads: true,
                 download_follows: true,
                 marks: &[],
                 left_out: None,

@@ -471,6 +471,7 @@ fn apply(
         epoch: None,
         previous: remote.identity.progress,
         progress: Progress(remote.identity.progress.0 + step),
+        uploads: true,
         download_follows,
         marks: &marks(session, remote),
         left_out: None,

@@ -39,6 +39,7 @@ impl Isolation<'_, '_> {
     /// Parts the rows that have a conflict from those that have none.
     fn detect(&mut self, group: Group, detection: Detection, event: Event) -> Result<(), Stop> {
         let Group { table, change, rows } = group;
+        self.cues.ran(event, rows.len() as u64);
         let published = &self.table(table).deployed.published;
         let (mut clean, mut conflicts, mut now) = (Vec::new(), Vec::new(), Images::new());
         let mut stack = vec![rows];
@@ -121,6 +122,10 @@ pub(super) fn settle(
     let this = isolation.table(table);
     let event = this.deployed.settling(change);
     let runs = this.deployed.own(event).is_some_and(|script| !script.is_ignored());
+    let conflicts = group.rows.len() as u64;
+    if conflicts > 0 {
+        this.deployed.resolving().for_each(|event| isolation.cues.ran(event, conflicts));
+    }
     let rows: Rows = if runs { isolation.through(group, event)? } else { group.rows };
     if rows.is_empty() {
         return Ok(());

@@ -11,6 +11,7 @@ use crate::postgres::upload::row_fault::{RowFault, log_detail, may_collide, row_
 use crate::postgres::upload::stop::{Stop, stopped};
 use crate::postgres::upload::work::Upload;
 use crate::script::Event;
+use crate::script::around::RowCues;
 use crate::synchronization::change::Change;
 use crate::upload::row_map::RowMap;
 use crate::upload::uploaded_row::{UploadedRow, event_of};
@@ -46,6 +47,7 @@ pub(in crate::postgres) struct Isolation<'l, 'a> {
     pub(in crate::postgres) silent: HashMap<usize, Vec<&'static str>>,
     /// Whether policies may hide rows of a table.
     pub(super) policies: HashMap<usize, bool>,
+    pub(super) cues: RowCues<'a>,
 }
 
 pub(super) const UNDO: &str = "ROLLBACK TO SAVEPOINT isolated; RELEASE SAVEPOINT isolated;";
@@ -69,6 +71,7 @@ impl<'l, 'a> Isolation<'l, 'a> {
             details_logged: 0,
             silent: HashMap::new(),
             policies: HashMap::new(),
+            cues: RowCues::new(upload.scripts, upload.request.session),
         }
     }
 

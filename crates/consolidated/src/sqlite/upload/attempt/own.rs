@@ -97,6 +97,7 @@ impl Attempt<'_> {
         if script.is_ignored() {
             return Ok(Ok(Detected::AsSeen));
         }
+        self.cues.ran(event, 1);
         let (connection, failing) = (self.input.connection, turn.failing(event));
         let whole = turn.table.whole.as_ref();
         let wide = whole.map(|whole| whole.widen(turn.row, None)).transpose()?;
@@ -161,6 +162,7 @@ impl Attempt<'_> {
         script: &Script,
         (turn, event): (Turn<'_>, Event),
     ) -> Result<Result<usize, Reason>, Stop> {
+        self.cues.ran(event, 1);
         let (connection, failing) = (self.input.connection, turn.failing(event));
         let wide = if script.is_own() { self.wide(turn)? } else { None };
         let wide = wide.as_ref().map(|(whole, wide)| whole.read(wide)).transpose()?;

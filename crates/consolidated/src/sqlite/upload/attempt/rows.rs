@@ -7,6 +7,7 @@ use super::{Attempt, RowOutcome, Stop};
 use crate::script::{Event, Script};
 use crate::sqlite::details::CatalogTable;
 use crate::sqlite::errors::{RowFault, row_fault};
+use crate::sqlite::event_script::Running;
 use crate::sqlite::upload::fence::{self, Standing};
 use crate::sqlite::upload::input::{Input, Turn};
 use crate::sqlite::upload::{conflict, constraint, foresight};
@@ -122,6 +123,7 @@ impl<'a> Attempt<'a> {
                 }
             })?;
         }
+        self.cues.end(&mut Running(self.input.connection))?;
         for row in self.waits.leaving.take().into_rows() {
             let outcome = self.retry(&row)?;
             self.put_off(row, outcome)?;
@@ -131,6 +133,8 @@ impl<'a> Attempt<'a> {
 
     fn batch(&mut self, batch: UploadedRows<'_>) -> Result<(), Stop> {
         let input = self.input;
+        let turn = (input.tables[batch.table].published.name.as_str(), batch.change);
+        self.cues.turn(&mut Running(input.connection), turn, u64::from(batch.count))?;
         self.record.begin(input, batch.table)?;
         let mut statements = Statements::new(input, batch.table, batch.change);
         input.each_of(batch, |turn| {

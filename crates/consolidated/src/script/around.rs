@@ -1,0 +1,247 @@
+//! Runs the scripts around the rows of a synchronization, in the published order.
+//!
+//! A script runs for the whole version, or for a table. What it sets of `{u.…}` is known to all that
+//! follow. One that fails ends the transaction in which it runs.
+
+use super::called::Called;
+use super::event::{Event, Phase};
+use super::told::{Told, ToldValues};
+use super::{Mistake, Script, trace};
+use crate::catalog::VersionScripts;
+use crate::synchronization::Session;
+use crate::synchronization::change::{Change, RowSource};
+use crate::upload::uploaded_row::{each_batch, event_of};
+use model::{Code, Failure};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// How a backend runs a script that belongs to no row.
+pub(crate) trait Calls {
+    /// Runs all statements of a script, and returns the first row that any returned; or says what
+    /// is wrong with it.
+    fn call(
+        &mut self,
+        script: &Script,
+        session: &Session,
+        told: &ToldValues,
+    ) -> Result<Result<Called, Mistake>, Failure>;
+}
+
+/// Runs the script of an event for a table, or for the version, where there is one.
+pub(crate) fn run(
+    calls: &mut dyn Calls,
+    scripts: &VersionScripts,
+    session: &Session,
+    (event, table): (Event, Option<&str>),
+    told: ToldValues,
+) -> Result<Option<(Arc<Script>, Called)>, Failure> {
+    let Some(script) = scripts.of(table, event) else { return Ok(None) };
+    let told = told.with(Told::Table, table.map(str::to_owned));
+    let began = trace::begin();
+    let called = calls.call(script, session, &told)?.map_err(|mistake| {
+        let failure = Failure::new(Code::ScriptFailed, scripts.told(table, event, &mistake));
+        match table {
+            Some(table) => failure.table(table),
+            None => failure,
+        }
+    })?;
+    trace::ran(session, event, table, None, began);
+    Ok(Some((script.clone(), called)))
+}
+
+/// The scripts around the rows of one synchronization.
+pub(crate) struct Around {
+    scripts: Arc<VersionScripts>,
+    /// Knows what the scripts have set.
+    pub(crate) session: Session,
+    /// The tables of which there are rows in the upload.
+    with_rows: BTreeSet<String>,
+}
+
+impl Around {
+    /// None where there are no such scripts.
+    pub(crate) fn of(scripts: &Arc<VersionScripts>, session: &Session) -> Option<Around> {
+        const PHASES: [Phase; 4] = [Phase::Begin, Phase::Upload, Phase::Prepare, Phase::End];
+        let runs = PHASES.iter().any(|phase| scripts.runs(*phase));
+        runs.then(|| Around {
+            scripts: scripts.clone(),
+            session: session.clone(),
+            with_rows: BTreeSet::new(),
+        })
+    }
+
+    /// Whether anything is to be run.
+    pub(crate) fn runs(&self, phase: Phase) -> bool {
+        self.scripts.runs(phase)
+    }
+
+    /// T2.
+    pub(crate) fn begin(&mut self, calls: &mut dyn Calls) -> Result<(), Failure> {
+        let event = Event::BeginSynchronization;
+        self.run(calls, (event, None), ToldValues::default())?;
+        self.of_tables(calls, event, &|_| true, &ToldValues::default())?;
+        for publication in self.session.publications.clone().iter() {
+            let told = ToldValues::default()
+                .with(Told::PublicationName, Some(publication.to_string()))
+                .with(Told::GenerationNumber, Some("1".to_owned()));
+            self.run(calls, (Event::BeginPublication, None), told)?;
+        }
+        Ok(())
+    }
+
+    /// T3, before the rows. `name` is that of the table at a position in the upload.
+    pub(crate) fn begin_upload<'t>(
+        &mut self,
+        calls: &mut dyn Calls,
+        batches: RowSource<'_>,
+        name: &dyn Fn(usize) -> &'t str,
+    ) -> Result<(), Failure> {
+        self.with_rows.clear();
+        each_batch(batches, |batch| {
+            if batch.count > 0 && !self.with_rows.contains(name(batch.table)) {
+                self.with_rows.insert(name(batch.table).to_owned());
+            }
+            Ok::<_, Failure>(())
+        })?;
+        self.run(calls, (Event::BeginUpload, None), ToldValues::default())?;
+        let with_rows = self.with_rows.clone();
+        let has_rows = |table: &str| with_rows.contains(table);
+        self.of_tables(calls, Event::BeginUpload, &has_rows, &ToldValues::default())
+    }
+
+    /// T3, behind the rows.
+    pub(crate) fn end_upload(&mut self, calls: &mut dyn Calls) -> Result<(), Failure> {
+        let with_rows = self.with_rows.clone();
+        let has_rows = |table: &str| with_rows.contains(table);
+        self.of_tables(calls, Event::EndUpload, &has_rows, &ToldValues::default())?;
+        self.run(calls, (Event::EndUpload, None), ToldValues::default())
+    }
+
+    /// T4.
+    pub(crate) fn prepare(
+        &mut self,
+        calls: &mut dyn Calls,
+        told: ToldValues,
+    ) -> Result<(), Failure> {
+        self.run(calls, (Event::PrepareForDownload, None), told)
+    }
+
+    /// T6, `ok` where the synchronization has done all that it had to do at the database.
+    pub(crate) fn end(&mut self, calls: &mut dyn Calls, ok: bool) -> Result<(), Failure> {
+        let told = ToldValues::default();
+        let told = told.with(Told::SynchronizationOk, Some(u8::from(ok).to_string()));
+        for publication in self.session.publications.clone().iter() {
+            let told = told.clone().with(Told::PublicationName, Some(publication.to_string()));
+            self.run(calls, (Event::EndPublication, None), told)?;
+        }
+        self.of_tables(calls, Event::EndSynchronization, &|_| true, &told)?;
+        self.run(calls, (Event::EndSynchronization, None), told)
+    }
+
+    /// Runs the script of an event for each of the tables that are wanted and do not wait.
+    fn of_tables(
+        &mut self,
+        calls: &mut dyn Calls,
+        event: Event,
+        wanted: &dyn Fn(&str) -> bool,
+        told: &ToldValues,
+    ) -> Result<(), Failure> {
+        let schema = self.session.schema.clone();
+        for (position, table) in schema.tables.iter().enumerate() {
+            if wanted(&table.name) && !self.session.waits(position) {
+                self.run(calls, (event, Some(&table.name)), told.clone())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs one script, and keeps what it sets.
+    fn run(
+        &mut self,
+        calls: &mut dyn Calls,
+        of: (Event, Option<&str>),
+        told: ToldValues,
+    ) -> Result<(), Failure> {
+        let called = run(calls, &self.scripts, &self.session, of, told)?;
+        if let Some((script, called)) = &called {
+            for (name, value) in called.user_values(script) {
+                self.session.set(name, value);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Runs the scripts between the rows of an upload, as these come: around the inserts and updates of
+/// a table, and around its deletes. What they set is forgotten.
+pub(crate) struct RowCues<'a> {
+    scripts: &'a VersionScripts,
+    session: &'a Session,
+    /// False where there is nothing to run or to tell.
+    active: bool,
+    /// The table whose rows are applied now, and whether they are deletes.
+    turn: Option<(&'a str, bool)>,
+    began: Option<Instant>,
+    /// Rows of this turn, by event.
+    rows: BTreeMap<Event, u64>,
+}
+
+impl<'a> RowCues<'a> {
+    pub(crate) fn new(scripts: &'a VersionScripts, session: &'a Session) -> RowCues<'a> {
+        let active = scripts.runs(Phase::Upload) || trace::is_on();
+        RowCues { scripts, session, active, turn: None, began: None, rows: BTreeMap::new() }
+    }
+
+    /// It is the turn of so many rows of a table with this change.
+    pub(crate) fn turn(
+        &mut self,
+        calls: &mut dyn Calls,
+        (table, change): (&'a str, Change),
+        rows: u64,
+    ) -> Result<(), Failure> {
+        if !self.active {
+            return Ok(());
+        }
+        if !self.is_turn_of((table, change)) {
+            self.end(calls)?;
+            let deletes = change == Change::Delete;
+            (self.turn, self.began) = (Some((table, deletes)), trace::begin());
+            let (begin, _) = around_rows(deletes);
+            run(calls, self.scripts, self.session, (begin, Some(table)), ToldValues::default())?;
+        }
+        self.ran(event_of(change), rows);
+        Ok(())
+    }
+
+    /// Whether nothing is to be run before a row of a table with this change.
+    pub(crate) fn is_turn_of(&self, (table, change): (&str, Change)) -> bool {
+        !self.active || self.turn == Some((table, change == Change::Delete))
+    }
+
+    /// The script of an event has run for so many rows of this turn.
+    pub(crate) fn ran(&mut self, event: Event, rows: u64) {
+        if self.active {
+            *self.rows.entry(event).or_default() += rows;
+        }
+    }
+
+    /// The last turn has ended.
+    pub(crate) fn end(&mut self, calls: &mut dyn Calls) -> Result<(), Failure> {
+        let Some((table, deletes)) = self.turn.take() else { return Ok(()) };
+        for (event, rows) in std::mem::take(&mut self.rows) {
+            trace::ran(self.session, event, Some(table), Some(rows), self.began);
+        }
+        let (_, end) = around_rows(deletes);
+        run(calls, self.scripts, self.session, (end, Some(table)), ToldValues::default())?;
+        Ok(())
+    }
+}
+
+/// The events before and behind the rows of a table.
+fn around_rows(deletes: bool) -> (Event, Event) {
+    match deletes {
+        true => (Event::BeginUploadDeletes, Event::EndUploadDeletes),
+        false => (Event::BeginUploadRows, Event::EndUploadRows),
+    }
+}

@@ -1,0 +1,46 @@
+//! The scripts at the end of a synchronization, which run whatever becomes of it.
+
+use super::exchange::Exchange;
+use super::surroundings::Shared;
+use crate::phases::Phase;
+use consolidated::Session;
+use model::Failure;
+use std::sync::Arc;
+
+/// That the scripts at the end are still to run. Where it is dropped, the synchronization has
+/// failed, or its remote is gone, and they run with that.
+pub(super) struct Ending<'a> {
+    shared: &'a Shared,
+    session: Option<Arc<Session>>,
+}
+
+impl<'a> Ending<'a> {
+    /// Of a session whose upload has been applied.
+    pub(super) fn of(exchange: &Exchange<'a>) -> Ending<'a> {
+        let session = exchange.session.ends.then(|| exchange.session.clone());
+        Ending { shared: exchange.shared, session }
+    }
+
+    /// Runs them, now that all is done at the database.
+    pub(super) async fn run(
+        mut self,
+        exchange: &mut Exchange<'a>,
+        phase: Phase,
+    ) -> Result<(), Failure> {
+        if self.session.is_none() {
+            return Ok(());
+        }
+        let shared = self.shared;
+        // It is asked when it has its turn, and from then on they run.
+        let asked = async { shared.worker.end(self.session.take()).await };
+        exchange.at_database(phase, asked).await
+    }
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        if let Some(session) = self.session.take() {
+            self.shared.worker.end_failed(session);
+        }
+    }
+}
