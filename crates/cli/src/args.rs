@@ -325,6 +325,10 @@ pub(crate) struct ServeOptions {
     /// Listen on this URL instead of those in syncline.toml (repeatable)
     #[arg(long, value_name = "URL")]
     pub(crate) listen: Vec<String>,
+
+    /// Show in the log, at info, each script that runs: event, transaction, table, rows, microseconds
+    #[arg(long)]
+    pub(crate) trace_events: bool,
 }
 
 /// Synchronizes a remote database; makes an SQLite file a remote first if necessary.

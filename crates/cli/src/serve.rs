@@ -26,6 +26,9 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Failure> {
     let config = Config::read(&options.dir.dir)?;
     let settings = settings(&config, options);
     log::follow(config.server.log);
+    if options.trace_events {
+        consolidated::trace_events();
+    }
     warn_of_open_listeners(&settings.listen)?;
     warn_of_readable_database(&config.consolidated);
 

@@ -52,7 +52,7 @@ pub use identity::Binding as RemoteBinding;
 pub use postgres::Binding;
 #[doc(hidden)]
 pub use script::Script;
-pub use script::trace::TARGET as EVENTS_TARGET;
+pub use script::trace::trace_events;
 pub use script::{Detection, Event};
 pub use serving::{Departures, Serving, Timeouts};
 pub use shape::LeftOut;

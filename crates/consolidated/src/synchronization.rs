@@ -314,7 +314,7 @@ pub struct Applied {
     /// In which life of the database it took place.
     pub incarnation: i64,
     /// What scripts have set of `{u.…}`.
-    pub(crate) user_values: BTreeMap<String, Option<String>>,
+    pub user_values: BTreeMap<String, Option<String>>,
     /// Why the synchronization cannot go on, although the upload is committed: a script behind it
     /// has failed.
     pub stopped: Option<Failure>,

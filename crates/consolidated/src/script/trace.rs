@@ -1,16 +1,38 @@
-//! Tells the log, at debug, which scripts run: each event with its transaction, table, rows and
-//! time. What the scripts say and what they are given is not told.
+//! Tells the log which scripts run: each event with its transaction, table, rows and time. What the
+//! scripts say and what they are given is not told.
+//!
+//! It does so at debug, or at info where it is to be shown.
 
 use super::event::{Event, Phase};
 use crate::synchronization::Session;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// What these lines are logged under.
-pub const TARGET: &str = "syncline::events";
+/// Whether it is to be shown. The log is one for the whole process.
+static IS_SHOWN: AtomicBool = AtomicBool::new(false);
+
+/// From now on the log shows, at info, which scripts run.
+pub fn trace_events() {
+    IS_SHOWN.store(true, Ordering::Relaxed);
+}
+
+fn is_shown() -> bool {
+    IS_SHOWN.load(Ordering::Relaxed)
+}
+
+/// One line, at the level at which it is to be.
+macro_rules! line {
+    ($($fields:tt)*) => {
+        match is_shown() {
+            true => tracing::info!(target: "syncline::events", $($fields)*),
+            false => tracing::debug!(target: "syncline::events", $($fields)*),
+        }
+    };
+}
 
 /// Whether anybody wants to know.
 pub(crate) fn is_on() -> bool {
-    tracing::enabled!(target: TARGET, tracing::Level::DEBUG)
+    is_shown() || tracing::enabled!(target: "syncline::events", tracing::Level::DEBUG)
 }
 
 /// When something began, where somebody wants to know.
@@ -30,14 +52,17 @@ pub(crate) fn ran(
         return;
     }
     let (remote, version) = (session.remote_id.as_str(), session.script_version.as_str());
-    let transaction = event.fact().phase.transaction();
+    let (transaction, event) = (event.fact().phase.transaction(), event.name());
     let us = began.map(|began| began.elapsed().as_micros() as u64);
-    tracing::debug!(target: TARGET, remote, version, transaction, event = event.name(), table, rows, us);
+    line!(remote, version, transaction, event, table, rows, us, "script");
 }
 
 /// A transaction has ended.
 pub(crate) fn ended(session: &Session, phase: Phase, committed: bool) {
+    if !is_on() {
+        return;
+    }
     let (remote, version) = (session.remote_id.as_str(), session.script_version.as_str());
     let (transaction, end) = (phase.transaction(), if committed { "commit" } else { "rollback" });
-    tracing::debug!(target: TARGET, remote, version, transaction, end);
+    line!(remote, version, transaction, end, "transaction");
 }

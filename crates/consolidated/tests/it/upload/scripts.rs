@@ -1,5 +1,6 @@
 //! Uploads by scripts, of models and of users.
 
+mod around;
 mod conflicts;
 mod errors;
 mod faults;
