@@ -2,6 +2,7 @@
 
 mod added;
 mod applications;
+mod around_rows;
 mod entered_again;
 mod errors_by_scripts;
 mod key_changes;

@@ -1,0 +1,261 @@
+//! Scripts around the rows of a synchronization, as operators see them in the log.
+
+use harness::postgres::Cluster;
+use harness::{Server, Share, World, sql};
+use std::fs;
+use std::time::Duration;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_syncline");
+
+const TABLES: &str = "
+    CREATE TABLE item (id INTEGER PRIMARY KEY, n INTEGER CHECK (n <> 13));
+    CREATE TABLE line (id INTEGER PRIMARY KEY, item INTEGER NOT NULL REFERENCES item);
+    CREATE TABLE audit (who TEXT, event TEXT, ok INTEGER);
+    CREATE TABLE gone (n INTEGER);";
+
+const MODEL: &str = "script_version = \"v1\"\n[table.item]\n[table.line]\n";
+
+const OF_BOTH: [&str; 4] =
+    ["begin_synchronization", "begin_upload", "end_upload", "end_synchronization"];
+
+const OF_TABLES: [&str; 4] =
+    ["begin_upload_rows", "end_upload_rows", "begin_upload_deletes", "end_upload_deletes"];
+
+const OF_VERSIONS: [&str; 3] = ["begin_publication", "prepare_for_download", "end_publication"];
+
+/// A center on SQLite and one on PostgreSQL, with a script of one line at every event and a remote
+/// of ann.
+fn worlds() -> [World; 2] {
+    let database = Cluster::shared().database();
+    database.sql(TABLES);
+    let url = database.url();
+    let worlds = [
+        (World::without_deployment(PROGRAM, TABLES), "sqlite:consolidated.db".to_owned()),
+        (World::on_database(PROGRAM, database), url),
+    ];
+    worlds.map(|(world, url)| {
+        world.syncline.ok(&["init", ".", "--consolidated", &url]);
+        fs::write(world.path("model.toml"), MODEL).unwrap();
+        let write = |folder: &str, event: &str| {
+            let ok = match (folder, event) {
+                ("v1", "end_synchronization") => "{s.synchronization_ok}",
+                _ => "NULL",
+            };
+            let text = format!("INSERT INTO audit VALUES ({{s.username}}, '{event}', {ok})");
+            script(&world, folder, event, &text);
+        };
+        OF_BOTH.iter().chain(&OF_VERSIONS).for_each(|event| write("v1", event));
+        for table in ["v1/item", "v1/line"] {
+            OF_BOTH.iter().chain(&OF_TABLES).for_each(|event| write(table, event));
+        }
+        world.syncline.ok(&["deploy"]);
+        world.add_user("ann");
+        world
+    })
+}
+
+fn script(world: &World, folder: &str, event: &str, text: &str) {
+    let folder = world.path(&format!("scripts/{folder}"));
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join(format!("{event}.sql")), text).unwrap();
+}
+
+/// What the log has shown of scripts since it was read last.
+struct Trace<'s> {
+    server: &'s Server,
+    read: usize,
+}
+
+impl Trace<'_> {
+    fn of(server: &Server) -> Trace<'_> {
+        Trace { server, read: server.log().len() }
+    }
+
+    /// Each line as transaction, event, table and rows, or as transaction and end.
+    fn lines(&mut self) -> Vec<String> {
+        let log = self.server.log();
+        let new = log[self.read..].to_owned();
+        self.read = log.len();
+        new.lines().filter_map(told).collect()
+    }
+}
+
+fn told(line: &str) -> Option<String> {
+    let value = |name: &str| {
+        let (_, rest) = line.split_once(&format!(" {name}="))?;
+        Some(rest.split_whitespace().next()?.trim_matches('"'))
+    };
+    let transaction = value("transaction")?;
+    if let Some(end) = value("end") {
+        return Some(format!("{transaction} {end}"));
+    }
+    let event = value("event")?;
+    assert!(value("us").is_some(), "{line}");
+    let rows = value("rows").map(|rows| format!(" {rows}")).unwrap_or_default();
+    let table = value("table").map(|table| format!(" {table}")).unwrap_or_default();
+    Some(format!("{transaction} {event}{table}{rows}"))
+}
+
+const T2: [&str; 5] = [
+    "T2 begin_synchronization",
+    "T2 begin_synchronization item",
+    "T2 begin_synchronization line",
+    "T2 begin_publication",
+    "T2 commit",
+];
+
+const T4: [&str; 2] = ["T4 prepare_for_download", "T4 commit"];
+
+const T6: [&str; 5] = [
+    "T6 end_publication",
+    "T6 end_synchronization item",
+    "T6 end_synchronization line",
+    "T6 end_synchronization",
+    "T6 commit",
+];
+
+const NO_ROWS: [&str; 3] = ["T3 begin_upload", "T3 end_upload", "T3 commit"];
+
+const ROWS: [&str; 14] = [
+    "T3 begin_upload",
+    "T3 begin_upload item",
+    "T3 begin_upload line",
+    "T3 begin_upload_rows item",
+    "T3 upload_insert item 2",
+    "T3 end_upload_rows item",
+    "T3 begin_upload_rows line",
+    "T3 upload_insert line 1",
+    "T3 end_upload_rows line",
+    "T3 end_upload item",
+    "T3 end_upload line",
+    "T3 end_upload",
+    "T3 commit",
+    "",
+];
+
+fn together(parts: &[&[&str]]) -> Vec<String> {
+    let parts = parts.iter().flat_map(|part| part.iter());
+    parts.filter(|line| !line.is_empty()).map(|line| (*line).to_owned()).collect()
+}
+
+fn assert_converged(world: &World) {
+    let shares = ["item", "line"].map(Share::whole);
+    assert_eq!(world.differences_in("ann", &shares), Vec::<String>::new());
+}
+
+fn ended(world: &World, ok: i64) -> i64 {
+    world.center_count(&format!(
+        "SELECT count(*) FROM audit WHERE event = 'end_synchronization' AND ok = {ok}"
+    ))
+}
+
+#[test]
+fn the_log_shows_every_script_in_its_transaction() {
+    for world in worlds() {
+        let server = world.serve_with(&["--trace-events"], None);
+        let mut trace = Trace::of(&server);
+        let sync = |more: &[&str]| {
+            let mut arguments = world.sync_arguments("ann", &server);
+            arguments.extend(more.iter().map(|it| (*it).to_owned()));
+            world.syncline.ok(&arguments);
+        };
+        // The first one downloads the tables.
+        sync(&[]);
+        assert_eq!(trace.lines(), together(&[&T2, &NO_ROWS, &T4, &T6]));
+        sync(&[]);
+        assert_eq!(trace.lines(), together(&[&T2, &NO_ROWS, &T4, &T6]), "nothing to do");
+        sync(&["--ping"]);
+        assert_eq!(trace.lines(), together(&[]), "ping");
+        sync(&["--download-only"]);
+        assert_eq!(trace.lines(), together(&[&T2, &["T3 commit"], &T4, &T6]), "download only");
+        let remote = world.remote("ann");
+        sql(&remote, "INSERT INTO item VALUES (1, 1), (2, 2); INSERT INTO line VALUES (1, 1)");
+        sync(&["--upload-only"]);
+        assert_eq!(trace.lines(), together(&[&T2, &ROWS, &T6]), "upload only");
+        sql(&remote, "INSERT INTO item VALUES (3, 1), (4, 2); INSERT INTO line VALUES (3, 3)");
+        sync(&[]);
+        assert_eq!(trace.lines(), together(&[&T2, &ROWS, &T4, &T6]), "full");
+        assert_converged(&world);
+        assert_eq!(ended(&world, 0), 0);
+    }
+}
+
+#[test]
+fn scripts_end_a_synchronization_that_fails() {
+    for world in worlds() {
+        let server = world.serve_with(&["--trace-events"], None);
+        world.sync("ann", &server);
+        // T3 fails.
+        script(&world, "v1", "end_upload", "INSERT INTO audit\nSELECT 'x', n, 1 FROM gone");
+        world.syncline.ok(&["deploy"]);
+        world.center_sql("ALTER TABLE gone RENAME COLUMN n TO m");
+        sql(&world.remote("ann"), "INSERT INTO item VALUES (1, 1)");
+        let mut trace = Trace::of(&server);
+        world.sync_fails("ann", &server, "E3006");
+        assert!(server.log().contains("scripts/v1/end_upload.sql:2:"), "{}", server.log());
+        let lines = trace.lines();
+        assert_eq!(lines[..5], T2);
+        let end = lines.iter().position(|line| line == "T3 rollback").unwrap();
+        assert_eq!(lines[end + 1..], T6);
+        assert_eq!((ended(&world, 0), world.center_count("SELECT count(*) FROM item")), (1, 0));
+        fs::remove_file(world.path("scripts/v1/end_upload.sql")).unwrap();
+
+        // T4 fails, and the upload is committed. The remote knows.
+        script(
+            &world,
+            "v1",
+            "prepare_for_download",
+            "INSERT INTO audit\nSELECT 'x', m, 1 FROM gone",
+        );
+        world.syncline.ok(&["deploy"]);
+        world.center_sql("ALTER TABLE gone RENAME COLUMN m TO n");
+        world.sync_fails("ann", &server, "E3006");
+        assert_eq!((ended(&world, 0), world.center_count("SELECT count(*) FROM item")), (2, 1));
+        fs::remove_file(world.path("scripts/v1/prepare_for_download.sql")).unwrap();
+        world.syncline.ok(&["deploy"]);
+        assert_eq!(world.sync("ann", &server)["uploaded"]["inserts"], 0);
+
+        // T6 fails: the download is not sent, and comes with the next one.
+        world.center_sql("INSERT INTO item VALUES (7, 7)");
+        script(
+            &world,
+            "v1",
+            "end_synchronization",
+            "INSERT INTO audit\nSELECT 'x', n, 1 FROM gone",
+        );
+        world.syncline.ok(&["deploy"]);
+        world.center_sql("ALTER TABLE gone RENAME COLUMN n TO m");
+        world.sync_fails("ann", &server, "E3006");
+        fs::remove_file(world.path("scripts/v1/end_synchronization.sql")).unwrap();
+        world.syncline.ok(&["deploy"]);
+        world.sync("ann", &server);
+        assert_converged(&world);
+    }
+}
+
+// S10, S11: a remote that goes away is no reason for a script not to run.
+#[test]
+fn scripts_end_a_synchronization_whose_remote_is_gone() {
+    for world in worlds() {
+        let server = world.serve();
+        world.sync("ann", &server);
+        sql(&world.remote("ann"), "INSERT INTO item VALUES (1, 1)");
+        let before = ended(&world, 0) + ended(&world, 1);
+        for point in ["client-upload-sent", "client-upload-committed"] {
+            let outcome = world.try_sync("ann", &server, Some(&format!("{point}=return")));
+            assert_eq!(outcome.code, None, "{point}");
+        }
+        let begun = || {
+            let begun = "SELECT count(*) FROM audit WHERE event = 'begin_publication'";
+            world.center_count(begun)
+        };
+        harness::until("both have ended", || {
+            std::thread::sleep(Duration::from_millis(20));
+            ended(&world, 0) + ended(&world, 1) >= before + 1
+                && begun() == ended(&world, 0) + ended(&world, 1)
+        });
+        world.sync("ann", &server);
+        assert_eq!(begun(), ended(&world, 0) + ended(&world, 1));
+        assert_converged(&world);
+    }
+}
