@@ -326,7 +326,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "URL")]
     pub(crate) listen: Vec<String>,
 
-    /// Show in the log, at info, each script that runs: event, transaction, table, rows, microseconds
+    /// Show in the log each script that runs: transaction, event, table, rows, microseconds
     #[arg(long)]
     pub(crate) trace_events: bool,
 }

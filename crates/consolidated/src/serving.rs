@@ -1,6 +1,7 @@
 //! What all connections of one server share.
 
 pub(crate) mod cancellation;
+pub(crate) mod clock;
 pub(crate) mod start_mark;
 
 use crate::disk::Disk;

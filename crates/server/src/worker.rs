@@ -138,8 +138,8 @@ impl Worker {
         ask(&self.writes, |answer| Write::Begin(begin, answer)).await
     }
 
-    /// Runs the scripts at the end of a synchronization that has done its work at the database. They
-    /// run from the first poll on, whoever still waits for them.
+    /// Runs the scripts at the end of a synchronization that has done its work at the database.
+    /// They run from the first poll on, whoever still waits for them.
     pub(crate) async fn end(&self, session: Option<Arc<Session>>) -> Result<Costed<()>, Failure> {
         let (answer, receiver) = oneshot::channel();
         if let Some(session) = session {

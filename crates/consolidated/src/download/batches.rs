@@ -345,11 +345,8 @@ mod tests {
         row
     }
 
-    /// What is sent of a table whose second column is its key. Its rows with the keys 1, 2 and 3
-    /// are owed. The cursor returns the first, then itself and a row that nobody owes, and names
-    /// the keys 1, 2 and 8 as deleted; the last is found by its key.
-    fn sent(meets_owed: bool) -> Vec<String> {
-        let table = PublishedTable {
+    fn table() -> PublishedTable {
+        PublishedTable {
             compress: true,
             fires: false,
             name: "t".into(),
@@ -358,7 +355,14 @@ mod tests {
             direction: Direction::Both,
             create: vec![],
             fingerprint: String::new(),
-        };
+        }
+    }
+
+    /// What is sent of a table whose second column is its key. Its rows with the keys 1, 2 and 3
+    /// are owed. The cursor returns the first, then itself and a row that nobody owes, and names
+    /// the keys 1, 2 and 8 as deleted; the last is found by its key.
+    fn sent(meets_owed: bool) -> Vec<String> {
+        let table = table();
         let session = Session {
             user_values: Default::default(),
             publications: std::sync::Arc::default(),

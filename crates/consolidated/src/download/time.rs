@@ -6,8 +6,6 @@
 //!     stamped with the clock of the database, not before its transaction began.
 //! DT2. Where no such time is known, the remote keeps the one that it has.
 
-use crate::synchronization::TableMark;
-
 /// A moment, in microseconds since 1970 in UTC.
 pub(crate) type Time = i64;
 
@@ -24,9 +22,9 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// Before it is known what is downloaded: the oldest that the remote holds, by `of`.
-    pub(crate) fn oldest_of(marks: &[TableMark], of: impl Fn(&TableMark) -> Option<Time>) -> Times {
-        let oldest = marks.iter().map(|mark| of(mark).unwrap_or(NEVER)).min().unwrap_or(NEVER);
+    /// Before it is known what is downloaded: the oldest that the remote holds of a table.
+    pub(crate) fn oldest_of(held: impl Iterator<Item = Option<Time>>) -> Times {
+        let oldest = held.map(|time| time.unwrap_or(NEVER)).min().unwrap_or(NEVER);
         Times { table: NEVER, oldest }
     }
 }

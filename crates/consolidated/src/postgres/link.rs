@@ -255,7 +255,6 @@ fn position(row: RowRef<'_>) -> Option<i32> {
     if column.name == POSITION { row.try_get(0).ok() } else { None }
 }
 
-pub(super) mod clock;
 pub(super) mod line;
 pub(super) mod pulse;
 #[cfg(test)]

@@ -372,7 +372,7 @@ fn looks<'a>(upload: Upload<'a>, record: &UploadRecord) -> Vec<Vec<Value<'a>>> {
 
 /// Since when the remote lacks what was stamped.
 pub(super) fn times(marks: &[TableMark]) -> Times {
-    Times::oldest_of(marks, |mark| Mark::held(mark)?.time)
+    Times::oldest_of(marks.iter().map(|mark| Mark::held(mark)?.time))
 }
 
 /// Applies the rows inside a transaction that has locked `remote`. Faults are isolated from the

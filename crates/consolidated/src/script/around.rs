@@ -1,7 +1,7 @@
 //! Runs the scripts around the rows of a synchronization, in the published order.
 //!
-//! A script runs for the whole version, or for a table. What it sets of `{u.…}` is known to all that
-//! follow. One that fails ends the transaction in which it runs.
+//! A script runs for the whole version, or for a table. What it sets of `{u.…}` is known to all
+//! that follow. One that fails ends the transaction in which it runs.
 
 use super::called::Called;
 use super::event::{Event, Phase};

@@ -1,6 +1,5 @@
 //! The events at which scripts run, as data. `docs/reference/events.md` has the same table.
 
-use super::parameter::Parameter;
 use super::told::Told;
 use std::fmt;
 
@@ -278,16 +277,6 @@ impl Event {
     /// Every event, in the order in which they run.
     pub(crate) fn all() -> impl Iterator<Item = Event> {
         EVENTS.iter().map(|fact| fact.event)
-    }
-
-    /// Whether its script may name a value of the download.
-    pub(super) fn knows(self, parameter: &Parameter) -> bool {
-        match (self.fact().phase, parameter) {
-            (Phase::Download, _) if !self.is_around() => true,
-            (Phase::Prepare | Phase::Download, Parameter::LastDownload) => true,
-            (Phase::Download, Parameter::LastTableDownload) => self.is_of_table(),
-            _ => false,
-        }
     }
 
     /// Why there are no scripts for an event that other products have under this name.

@@ -4,9 +4,9 @@
 //! mean is not looked at: the database says that. Only the words are that would break what holds
 //! for all scripts: they run inside our transactions, on connections that other users share.
 
-use super::event::Event;
+use super::event::{Event, Phase};
 use super::lexer::{Token, Tokens};
-use super::{Mistake, Own, Piece, Script};
+use super::{Mistake, Own, Parameter, Piece, Script};
 use model::{Code, Direction, Failure, PublishedTable};
 
 /// The first lines of a script that is there, and does nothing.
@@ -164,7 +164,7 @@ impl Script {
         let Piece::Parameter(at) = self.pieces.get(piece)? else { return None };
         let place = self.own.as_ref()?.places.get(piece)?;
         let parameter = &self.parameters[*at];
-        (parameter.is_of_download() && !event.knows(parameter)).then_some(*place)
+        (parameter.is_of_download() && !knows(event, parameter)).then_some(*place)
     }
 
     /// The position in the user's text of a position in the statement of this script. `begins` says
@@ -180,6 +180,16 @@ impl Script {
             (Some(place), _) => *place,
             (None, _) => 0,
         }
+    }
+}
+
+/// Whether a script of an event may name a value of the download.
+fn knows(event: Event, parameter: &Parameter) -> bool {
+    match (event.fact().phase, parameter) {
+        (Phase::Download, _) if !event.is_around() => true,
+        (Phase::Prepare | Phase::Download, Parameter::LastDownload) => true,
+        (Phase::Download, Parameter::LastTableDownload) => event.is_of_table(),
+        _ => false,
     }
 }
 

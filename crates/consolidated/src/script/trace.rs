@@ -1,9 +1,10 @@
-//! Tells the log which scripts run: each event with its transaction, table, rows and time. What the
-//! scripts say and what they are given is not told.
+//! Tells the log which scripts run.
 //!
-//! It does so at debug, or at info where it is to be shown.
+//! Each event is told with its transaction, table, rows and time, at debug, or at info where it is
+//! to be shown. What the scripts say and what they are given is not told.
 
 use super::event::{Event, Phase};
+use crate::serving::clock;
 use crate::synchronization::Session;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -37,7 +38,12 @@ pub(crate) fn is_on() -> bool {
 
 /// When something began, where somebody wants to know.
 pub(crate) fn begin() -> Option<Instant> {
-    is_on().then(Instant::now)
+    is_on().then(clock::now)
+}
+
+/// The microseconds since then.
+fn since(began: Instant) -> u64 {
+    (clock::now() - began).as_micros() as u64
 }
 
 /// A script of an event has run, for so many rows where it is for rows.
@@ -53,7 +59,7 @@ pub(crate) fn ran(
     }
     let (remote, version) = (session.remote_id.as_str(), session.script_version.as_str());
     let (transaction, event) = (event.fact().phase.transaction(), event.name());
-    let us = began.map(|began| began.elapsed().as_micros() as u64);
+    let us = began.map(since);
     line!(remote, version, transaction, event, table, rows, us, "script");
 }
 

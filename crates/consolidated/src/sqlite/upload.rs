@@ -96,7 +96,7 @@ pub(super) fn upload(
 
 /// Since when the remote lacks what was stamped.
 pub(super) fn times(marks: &[TableMark]) -> Times {
-    Times::oldest_of(marks, |mark| Mark::held(mark)?.time)
+    Times::oldest_of(marks.iter().map(|mark| Mark::held(mark)?.time))
 }
 
 /// Forgets what the remote has received: its watermarks were issued after it was owed.

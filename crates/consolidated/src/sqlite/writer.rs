@@ -235,7 +235,7 @@ impl Writer {
         request: &UploadRequest<'_>,
         ended: &mut OwedRows,
         scripts: Arc<VersionScripts>,
-        mut around: Option<&mut Around>,
+        around: Option<&mut Around>,
     ) -> Result<Applied, Failure> {
         let (may_drain, mut decisions) = (self.may_drain, Decisions::default());
         let outcome = self.in_savepoint(|writer| {
@@ -249,7 +249,7 @@ impl Writer {
                 writer.written.extend(logs.cloned());
             }
             let tables = deployed.upload_tables(request.session)?;
-            let mut around = around.as_deref_mut().filter(|_| request.uploads);
+            let mut around = around.filter(|_| request.uploads);
             let session = match around.as_deref_mut() {
                 Some(around) => {
                     let name = |table: usize| tables[table].published.name.as_str();

@@ -1,8 +1,8 @@
 //! The session of a link, and what is known of its last flights.
 
 use crate::postgres::errors::{Fault, FaultKind};
-use crate::postgres::link::clock;
 use crate::serving::cancellation::{Cancel, Cancellation};
+use crate::serving::clock;
 use model::Failure;
 use postgres_driver::{Call, CallResult, Column, Key, Options, RowRef, Session, cancel};
 use postgres_types::Type;

@@ -4,8 +4,8 @@
 //! said changes nothing, and is heard in a failed transaction too.
 
 use crate::postgres::errors::failed;
-use crate::postgres::link::clock;
 use crate::postgres::link::line::Line;
+use crate::serving::clock;
 use crate::synchronization::change::{RowSource, UploadedRows};
 use model::Failure;
 use postgres_driver::Call;

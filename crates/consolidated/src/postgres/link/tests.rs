@@ -5,6 +5,7 @@ mod proofs;
 
 use super::*;
 use crate::serving::Timeouts;
+use crate::serving::clock;
 use crate::url::Url;
 use harness::postgres::{APP_PASSWORD, Cluster, SUPERUSER, TestDatabase};
 use model::Code;

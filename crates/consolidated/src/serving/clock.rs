@@ -4,6 +4,6 @@ use std::time::Instant;
 
 /// This moment, by a clock that never steps backwards.
 #[allow(clippy::disallowed_methods, reason = "this is the file that reads time")]
-pub(in crate::postgres) fn now() -> Instant {
+pub(crate) fn now() -> Instant {
     Instant::now()
 }
