@@ -140,7 +140,7 @@ fn every_mistake_is_a_line_with_its_place_and_nothing_is_deployed() {
         write(&world, "v1/visit/upload_delete.sql", "DELETE FROM visit\nWHERE idd = {r.id}");
         write(&world, "v1/odd%20name/upload_insert.sql", "SELECT {r.nope}");
         write(&world, "v1/odd%20name/upload_fence.sql", "SELECT 1");
-        write(&world, "v1/begin_upload.sql", "SELECT 1");
+        write(&world, "v1/begin_uploads.sql", "SELECT 1");
         write(&world, "v2/visit/upload_insert.sql", "SELECT 1");
         write(&world, "v1/README.md", "what these are for");
         let outcome = world.syncline.run(&["deploy"]);
@@ -151,7 +151,7 @@ fn every_mistake_is_a_line_with_its_place_and_nothing_is_deployed() {
             "scripts/v1/visit/upload_delete.sql:2:7: ",
             "scripts/v1/odd%20name/upload_insert.sql:1:9: unknown parameter {r.nope}",
             "scripts/v1/odd%20name/upload_fence.sql:1:1: upload_fence is always generated",
-            "scripts/v1/begin_upload.sql:1:1: there is no event begin_upload",
+            "scripts/v1/begin_uploads.sql:1:1: there is no event begin_uploads",
             "scripts/v2: no model has the script version v2",
         ] {
             let found = outcome.stderr.lines().filter(|line| line.contains(place)).count();
