@@ -11,6 +11,7 @@
 pub(super) mod claims;
 pub(super) mod cursor;
 pub(super) mod durable;
+pub(super) mod fetcher;
 pub(super) mod guard;
 mod key_order;
 pub(super) mod moment;
