@@ -186,6 +186,7 @@ impl<D> Catalog<D> {
         let ends = version.is_some_and(|version| version.scripts.runs(Phase::End));
         Ok(Session {
             acknowledge,
+            fetched_by_writer: false,
             passed: Default::default(),
             user_values: BTreeMap::new(),
             publications: publications.into(),

@@ -157,6 +157,15 @@ pub trait Writer: Debug + Send {
     /// fails, it alone has had no effect.
     fn end(&mut self, ending: &Ending<'_>) -> Result<(), Failure>;
 
+    /// Fetches a download in a transaction that may write. Call outside a group. When it fails,
+    /// nothing of it was written; where another transaction was in its way, it has begun again, and
+    /// so have its parts.
+    fn fetch(
+        &mut self,
+        request: &FetchRequest<'_>,
+        sink: &mut dyn FnMut(DownloadBatch) -> Result<(), Failure>,
+    ) -> Result<Fetched, Failure>;
+
     /// Notes which rows a download was too large to carry, as rows that the remote is owed and as
     /// rejects, before it is sent. When it fails, it alone has had no effect.
     fn withhold(&mut self, withholding: &Withholding<'_>) -> Result<(), Failure>;

@@ -106,6 +106,8 @@ pub struct Session {
     pub waiting: Arc<Vec<WaitingTable>>,
     /// Whether downloads are to be acknowledged at once.
     pub acknowledge: bool,
+    /// Whether scripts that may write run around its downloads: who writes fetches them.
+    pub fetched_by_writer: bool,
 }
 
 /// The authentication parameters of a synchronization, in their order. Some are secrets: they are

@@ -377,6 +377,7 @@ mod tests {
             held: Held::Untold,
             waiting: Arc::default(),
             acknowledge: false,
+            fetched_by_writer: false,
             passed: Default::default(),
         };
         let request = FetchRequest {

@@ -50,6 +50,14 @@ const BY_INDEX: &str = "SET plan_cache_mode = 'auto'; SET enable_seqscan = off; 
 const BY_BITMAP: &str = "SET plan_cache_mode = 'force_generic_plan'; SET enable_seqscan = off;
 SET enable_indexscan = off; SET jit = off; SET max_parallel_workers_per_gather = 0";
 
+/// The same where a writer reads a download: only in its transaction. Nothing here takes a
+/// snapshot.
+pub(super) const BY_BITMAP_LOCALLY: [&str; 3] = [
+    "SET LOCAL plan_cache_mode = 'force_generic_plan'",
+    "SET LOCAL enable_indexscan = off",
+    "SET LOCAL max_parallel_workers_per_gather = 0",
+];
+
 /// What reads the catalog runs once. To compile it takes seconds, and to run it milliseconds.
 const NOT_COMPILED: &str = "SET jit = off";
 

@@ -36,6 +36,7 @@ use crate::download::{self, Sink, range};
 use crate::identity::Void;
 use crate::postgres::catalog;
 use crate::postgres::catalog::table::Table;
+use crate::postgres::connect::BY_BITMAP_LOCALLY;
 use crate::postgres::download::cursor::{Cursor, FOR_SCRIPTS, Source};
 use crate::postgres::download::moment::{Digests, DownloadRange, LogState, Moment, Witness};
 use crate::postgres::download::read_lock::ReadLock;
@@ -88,8 +89,37 @@ const CHANGED_AT: usize = 13;
 /// The number of none.
 const NO_TRANSACTION: u64 = 0;
 
+/// Which connection fetches a download.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Access {
+    /// One that only reads.
+    ReadOnly,
+    /// One that writes, because scripts of the download may write.
+    ReadWrite,
+}
+
+impl Access {
+    /// How its transaction begins, before the snapshot.
+    fn begin(self) -> Vec<Call<'static>> {
+        let begin = |sql| Call::new(sql, &[]);
+        match self {
+            Access::ReadOnly => vec![begin("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")],
+            Access::ReadWrite => {
+                let first = ["BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE"];
+                first.into_iter().chain(BY_BITMAP_LOCALLY).map(begin).collect()
+            }
+        }
+    }
+
+    /// How it ends, behind the last rows.
+    fn end(self) -> Option<Call<'static>> {
+        matches!(self, Access::ReadOnly).then(|| Call::new("COMMIT", &[]))
+    }
+}
+
 /// A download's transaction, and what it found.
 pub(super) struct Opening {
+    access: Access,
     pub(super) deployment: i64,
     moment: Moment,
     owed: Vec<Row>,
@@ -141,7 +171,7 @@ pub(super) fn open(
     link: &mut Link,
     request: &FetchRequest<'_>,
     tables: &[Arc<Table>],
-    (lock, waits): (&ReadLock, bool),
+    (access, lock, waits): (Access, &ReadLock, bool),
 ) -> Result<Opening, Unopened> {
     let time = time::before_snapshot(link, tables).map_err(Unopened::Failed)?;
     let remote_id = request.session.remote_id.as_str();
@@ -151,7 +181,7 @@ pub(super) fn open(
     let questions = Questions::new(tables, request, own_upload(request.echo, link.number_space()));
     let values = questions.values(request);
     let parameters: Vec<_> = values.iter().map(|values| as_parameters(values)).collect();
-    let mut calls = vec![Call::new("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", &[])];
+    let mut calls = access.begin();
     calls.extend(lock.calls(waits));
     let at = calls.len();
     calls.extend([Call::new(&owed::READ, &remote), Call::new(&STATE, &asked)]);
@@ -166,7 +196,7 @@ pub(super) fn open(
     let mut opening =
         opening(link, &state.rows, owed.rows, departures).map_err(Unopened::Failed)?;
     opening.moment.time = time;
-    Ok(Opening { changed: watched.changed(&state, CHANGED_AT), ..opening })
+    Ok(Opening { access, changed: watched.changed(&state, CHANGED_AT), ..opening })
 }
 
 fn opening(
@@ -183,7 +213,8 @@ fn opening(
     let read = |row: &Row| Some((row.try_get(7).ok()?, row.try_get(8).ok()?));
     let (written, flushed): (PgLsn, PgLsn) = state.first().and_then(read).ok_or_else(garbled)?;
     let unflushed = (flushed < written).then(|| u64::from(written).cast_signed());
-    Ok(Opening { deployment, moment, owed, departures, changed: Vec::new(), unflushed })
+    let (access, changed) = (Access::ReadOnly, Vec::new());
+    Ok(Opening { access, deployment, moment, owed, departures, changed, unflushed })
 }
 
 fn moment(link: &Link, rows: &[Row]) -> Option<Moment> {
@@ -263,12 +294,17 @@ pub(super) fn fetch(
     let windows: Vec<_> = ranges.iter().map(DownloadRange::windows).collect();
     let cursors = plan(search, &windows, &owed)?;
     let download = Download::new(tables, owed, request, sink);
-    let (fetched, flushed) = run(link, tables, &cursors, unflushed, download)?;
+    let (access, watermarks) = (opening.access, judged.watermarks(request)?);
+    let (fetched, flushed) = run(link, tables, &cursors, (access, unflushed), download)?;
+    if let Access::ReadWrite = access {
+        let committing = failed("commit what was written during a download");
+        link.flight(&[Call::new("COMMIT", &[])]).map_err(committing)?;
+    }
     // A download without rows need not wait, because nothing of it can be lost.
     if let Some(place) = unflushed.filter(|_| !flushed && fetched.rows > 0) {
         durable::flush(link, place)?;
     }
-    Ok(Fetched { watermarks: judged.watermarks(request)?, ..fetched })
+    Ok(Fetched { watermarks, ..fetched })
 }
 
 /// The transaction that the remote need not be sent. The upload may have
@@ -364,12 +400,14 @@ fn plan<'a>(
     Ok(cursors)
 }
 
-/// Sends the cursors, those that wait for others in flights of their own, and ends the transaction.
+/// Sends the cursors, those that wait for others in flights of their own, and ends a transaction
+/// that has only read. What was written is committed when all rows have found their place: who
+/// gives up a flight does not keep the database from running it to its end.
 fn run(
     link: &mut Link,
     tables: &[Arc<Table>],
     cursors: &[Cursor<'_>],
-    unflushed: Option<i64>,
+    (access, unflushed): (Access, Option<i64>),
     mut download: Download<'_, '_>,
 ) -> Result<(Fetched, bool), Unfetched> {
     let parts: Vec<Part> = cursors.iter().map(|cursor| cursor.part).collect();
@@ -415,7 +453,7 @@ fn run(
         let asks_at = calls.len();
         if is_last {
             calls.extend(unflushed.map(|_| Call::new(durable::IS_FLUSHED, &log_end)));
-            calls.push(Call::new("COMMIT", &[]));
+            calls.extend(access.end());
         }
         let place = |call: usize| places.get(call).copied().flatten();
         let outcome = link.stream(&calls, &mut |call, row| match place(call) {

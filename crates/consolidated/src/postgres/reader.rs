@@ -5,6 +5,7 @@ use crate::catalog::require_any;
 use crate::identity::Binding;
 use crate::postgres::catalog::{self, Catalog};
 use crate::postgres::connect::Role;
+use crate::postgres::download::Access;
 use crate::postgres::download::fetcher::{Fetcher, Known};
 use crate::postgres::errors::{failed, unreadable};
 use crate::postgres::link::{Call, Link, Row};
@@ -53,7 +54,7 @@ impl Reader {
 
     fn fetcher(&mut self) -> Fetcher<'_> {
         let Reader { link, catalog, known, .. } = self;
-        Fetcher { link, catalog, known }
+        Fetcher { link, catalog, known, access: Access::ReadOnly }
     }
 }
 

@@ -9,8 +9,9 @@ use crate::identity::{Remembered, noting, still_ours};
 use crate::postgres::catalog::table::Table;
 use crate::postgres::catalog::{self, Catalog};
 use crate::postgres::connect::Role;
+use crate::postgres::download::fetcher::{Fetcher, Known};
 use crate::postgres::download::timeline::Timelines;
-use crate::postgres::download::withhold;
+use crate::postgres::download::{Access, withhold};
 use crate::postgres::errors::failed;
 use crate::postgres::event_script::{self, Running};
 use crate::postgres::identity::{self, Locked};
@@ -28,8 +29,8 @@ use crate::shape;
 use crate::sql::Sql;
 use crate::synchronization::change::RowSource;
 use crate::synchronization::{
-    Acknowledgement, Applied, Begun, Ending, Held, Identity, PasswordChange, Session,
-    UploadRequest, Withholding,
+    Acknowledgement, Applied, Begun, DownloadBatch, Ending, FetchRequest, Fetched, Held, Identity,
+    PasswordChange, Session, UploadRequest, Withholding,
 };
 use crate::upload::decisions::{Deciding, Decisions};
 use crate::url::PostgresUrl;
@@ -57,6 +58,8 @@ pub(crate) struct Writer {
     catalog: Catalog,
     timelines: Timelines,
     life: Life,
+    /// For downloads. Timelines are met there apart from here, where the life is met with them.
+    known: Known,
     spills: Arc<Spills>,
     departures: Departures,
     may_drain: bool,
@@ -69,8 +72,8 @@ impl Writer {
         let catalog = Catalog::load(&mut link)?;
         let (timelines, life) = (Timelines::default(), Life::default());
         let (spills, departures) = (serving.spills.clone(), serving.departures.clone());
-        let may_drain = serving.may_drain;
-        Ok(Writer { link, catalog, timelines, life, spills, departures, may_drain })
+        let (known, may_drain) = (Known::new(serving), serving.may_drain);
+        Ok(Writer { link, catalog, timelines, life, known, spills, departures, may_drain })
     }
 
     /// Runs `work` in a transaction, which it commits itself; undone where it fails.
@@ -123,16 +126,22 @@ impl Writer {
             locked = self.locked(session, &answers)?;
         }
         if locked.deployment != self.catalog.deployed.deployment || !changed.is_empty() {
-            self.catalog = Catalog::load(&mut self.link)?;
+            self.load()?;
         }
         if self.require_known(session).is_err() {
             // It may be back since.
-            self.catalog = Catalog::load(&mut self.link)?;
+            self.load()?;
             self.require_known(session)?;
         }
         watch::renew(&mut self.link, &changed)?;
         let tables = self.catalog.upload_tables(session)?;
         Ok((tables, locked))
+    }
+
+    fn load(&mut self) -> Result<(), Failure> {
+        self.catalog = Catalog::load(&mut self.link)?;
+        self.known.forget_scripts();
+        Ok(())
     }
 
     fn locked(&mut self, session: &Session, answers: &[Answer]) -> Result<Locked, Failure> {
@@ -305,7 +314,7 @@ impl Writer {
         if session.deployment > self.catalog.deployed.deployment {
             let asked = self.link.begin(&[Call::new(catalog::DEPLOYMENT, &[])]);
             asked.map_err(catalog::not_deployed)?;
-            self.catalog = Catalog::load(&mut self.link)?;
+            self.load()?;
         }
         Ok(())
     }
@@ -353,7 +362,13 @@ impl Writer {
             return None;
         }
         self.catalog = catalog;
+        self.known.forget_scripts();
         self.require_known(session).err()
+    }
+
+    fn fetcher(&mut self) -> Fetcher<'_> {
+        let Writer { link, catalog, known, .. } = self;
+        Fetcher { link, catalog, known, access: Access::ReadWrite }
     }
 
     /// Refuses a session that relies on a table that went, and lets the others know.
@@ -465,6 +480,15 @@ impl crate::connection::Writer for Writer {
         let scripts = self.catalog.deployed.version_scripts(&ending.session.script_version);
         let Some(mut around) = Around::of(&scripts, ending.session) else { return Ok(()) };
         self.around_rows(Phase::End, &mut around, |around, calls| around.end(calls, ending.ok))
+    }
+
+    fn fetch(
+        &mut self,
+        request: &FetchRequest<'_>,
+        sink: &mut dyn FnMut(DownloadBatch) -> Result<(), Failure>,
+    ) -> Result<Fetched, Failure> {
+        let fetched = self.until_alone(|writer| writer.fetcher().fetch(request, sink));
+        fetched.map_err(|failure| self.fetcher().explain(failure, request.session))
     }
 
     fn withhold(&mut self, withholding: &Withholding<'_>) -> Result<(), Failure> {

@@ -20,6 +20,7 @@ use crate::serving::start_mark::SET_BACK;
 use crate::shape;
 use crate::sql::Words;
 use crate::sqlite::details::logs_of;
+use crate::sqlite::download;
 use crate::sqlite::download::durable::{Durable, Ends};
 use crate::sqlite::download::moment;
 use crate::sqlite::download::runs::{self, Runs};
@@ -29,8 +30,8 @@ use crate::sqlite::tracking::log_table::{SEQUENCE, log_name};
 use crate::sqlite::upload::constraint;
 use crate::sqlite::words::SqliteWords;
 use crate::synchronization::{
-    Acknowledgement, Applied, Begun, Ending, Identity, PasswordChange, Session, UploadRequest,
-    Withholding,
+    Acknowledgement, Applied, Begun, DownloadBatch, Ending, FetchRequest, Fetched, Identity,
+    PasswordChange, Session, UploadRequest, Withholding,
 };
 use crate::upload::decisions::{Deciding, Decisions};
 use crate::upload::owed_rows::OwedRows;
@@ -310,6 +311,19 @@ impl Writer {
         }
     }
 
+    /// In a transaction that writes. Returns up to which entries the logs were read.
+    fn fetch_in_transaction(
+        &mut self,
+        request: &FetchRequest<'_>,
+        sink: &mut dyn FnMut(DownloadBatch) -> Result<(), Failure>,
+    ) -> Result<(Fetched, Ends), Failure> {
+        let session = self.catalog.now(request.session);
+        self.catalog.require_columns(&session)?;
+        let tables = self.catalog.deployed.tables(&session)?;
+        let request = FetchRequest { session: &session, ..*request };
+        download::fetch(&self.connection, &tables, &request, &self.spills, sink)
+    }
+
     /// Lets scripts hear of what was decided, now that it stands.
     fn report(&mut self) {
         for (session, scripts, decisions) in std::mem::take(&mut self.decided) {
@@ -411,6 +425,23 @@ impl crate::connection::Writer for Writer {
         let scripts = self.catalog.deployed.version_scripts(&ending.session.script_version);
         let Some(mut around) = Around::of(&scripts, ending.session) else { return Ok(()) };
         self.around_rows(Phase::End, &mut around, |around, calls| around.end(calls, ending.ok))
+    }
+
+    fn fetch(
+        &mut self,
+        request: &FetchRequest<'_>,
+        sink: &mut dyn FnMut(DownloadBatch) -> Result<(), Failure>,
+    ) -> Result<Fetched, Failure> {
+        let fetched = self.begin().and_then(|()| {
+            let fetched = self.fetch_in_transaction(request, sink)?;
+            // A transaction that has written nothing makes nothing durable, whoever wrote it.
+            self.written.clear();
+            self.commit()?;
+            Ok(fetched)
+        });
+        let (fetched, ends) = fetched.inspect_err(|_| self.rollback())?;
+        self.durable.ensure(&ends)?;
+        Ok(fetched)
     }
 
     fn withhold(&mut self, withholding: &Withholding<'_>) -> Result<(), Failure> {

@@ -8,7 +8,7 @@ use crate::postgres::download::orphans::Orphans;
 use crate::postgres::download::read_lock::{self, ReadLocks};
 use crate::postgres::download::timeline::Timelines;
 use crate::postgres::download::unreadable::Unfetched;
-use crate::postgres::download::{self, Opening, Unopened};
+use crate::postgres::download::{self, Access, Opening, Unopened};
 use crate::postgres::link::{Call, Link};
 use crate::postgres::optimize::xmin_horizon::Oldest;
 use crate::postgres::tracking::watch;
@@ -45,6 +45,11 @@ impl Known {
             spills: serving.spills.clone(),
         }
     }
+
+    /// The deployment is read again: its scripts may read other tables.
+    pub(in crate::postgres) fn forget_scripts(&mut self) {
+        self.locks.forget();
+    }
 }
 
 /// Fetches a download over a link that it is lent.
@@ -52,6 +57,7 @@ pub(in crate::postgres) struct Fetcher<'a> {
     pub(in crate::postgres) link: &'a mut Link,
     pub(in crate::postgres) catalog: &'a mut Catalog,
     pub(in crate::postgres) known: &'a mut Known,
+    pub(in crate::postgres) access: Access,
 }
 
 impl Fetcher<'_> {
@@ -119,10 +125,11 @@ impl Fetcher<'_> {
             let tables = self.catalog.tables_now(&session)?;
             let request = FetchRequest { session: &session, ..*request };
             let version = session.script_version.as_str();
-            let opened = match self.known.locks.of(self.link, version, &tables) {
-                Ok(lock) => download::open(self.link, &request, &tables, (&lock, waits > 0)),
-                Err(fault) => Err(Unopened::of(fault)),
-            };
+            let lock = self.known.locks.of(self.link, version, &tables).map_err(Unopened::of);
+            let opened = lock.and_then(|lock| {
+                let how = (self.access, &lock, waits > 0);
+                download::open(self.link, &request, &tables, how)
+            });
             let before = self.catalog.deployed.deployment;
             match opened {
                 Ok(opening) if !self.known.timelines.is_for(self.link.number_space()) => {
@@ -191,7 +198,7 @@ impl Fetcher<'_> {
         asked.map_err(catalog::not_deployed)?;
         self.known.departures.look();
         *self.catalog = Catalog::load(self.link)?;
-        self.known.locks.forget();
+        self.known.forget_scripts();
         Ok(())
     }
 }

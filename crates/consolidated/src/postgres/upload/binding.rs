@@ -70,6 +70,7 @@ impl Binding {
             held: crate::synchronization::Held::Untold,
             waiting: Default::default(),
             acknowledge: false,
+            fetched_by_writer: false,
             passed: Default::default(),
         };
         let deployed = catalog.tables(&session)?.into_iter().next();

@@ -168,6 +168,7 @@ mod tests {
             held: crate::synchronization::Held::Untold,
             waiting: Default::default(),
             acknowledge: false,
+            fetched_by_writer: false,
             passed: Default::default(),
         };
         let mut alone = Vec::new();

@@ -62,6 +62,7 @@ impl Site {
             held: Held::Untold,
             waiting: Default::default(),
             acknowledge: false,
+            fetched_by_writer: false,
             passed: Default::default(),
         };
         let identity = Identity {

@@ -113,7 +113,7 @@ fn a_remote_that_has_seen_a_later_state_is_compared_alone() {
     center.synchronize(&mut remote, &[]);
     // Restored, and then as many new changes as there were lost ones: the numbers agree again.
     let path = center.path();
-    let Center { folder, url, writer, reader } = center;
+    let Center { folder, url, writer, reader, .. } = center;
     drop((writer, reader));
     for suffix in ["-wal", "-shm"] {
         let _ = std::fs::remove_file(format!("{}{suffix}", path.display()));
@@ -123,7 +123,7 @@ fn a_remote_that_has_seen_a_later_state_is_compared_alone() {
         syncline_consolidated::open_writer(&url).unwrap(),
         syncline_consolidated::open_reader(&url).unwrap(),
     );
-    let mut center = Center { folder, url, writer, reader };
+    let mut center = Center { folder, url, writer, reader, by_writer: false };
     center.foreign("INSERT INTO customer VALUES (60, 'new', NULL)");
     let (_, download) = center.synchronize(&mut remote, &[]);
     assert!(download.restored);

@@ -61,7 +61,7 @@ fn download(
         resuming: Default::default(),
     };
     let mut came = Vec::new();
-    center.reader.fetch(&request, &mut |batch| {
+    center.fetch(&request, &mut |batch| {
         match batch {
             DownloadBatch::Begin { .. } => between(),
             DownloadBatch::Upserts { table, rows, .. } => {
@@ -125,6 +125,7 @@ fn a_table_that_is_rewritten_during_a_download_loses_no_row() {
                 }
                 let database = Cluster::shared().database();
                 let (mut center, mut remote) = synchronized_with(&database);
+                center.by_writer = first == (place % 2 == 0);
                 let applied = if first {
                     center.upload(&mut remote, &[]).unwrap()
                 } else {

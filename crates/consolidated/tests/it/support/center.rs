@@ -8,8 +8,8 @@ use model::{
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use syncline_consolidated::{
-    Applied, Change, DownloadBatch, DownloadedTable, EnteredAgain, Event, FetchRequest, Held,
-    Identity, Reader, ScriptFile, Session, SyncModel, TableMark, UploadRequest, Url, Writer,
+    Applied, Change, DownloadBatch, DownloadedTable, EnteredAgain, Event, FetchRequest, Fetched,
+    Held, Identity, Reader, ScriptFile, Session, SyncModel, TableMark, UploadRequest, Url, Writer,
     administer, open_reader, open_writer,
 };
 
@@ -18,6 +18,8 @@ pub(crate) struct Center {
     pub(crate) url: Url,
     pub(crate) writer: Box<dyn Writer>,
     pub(crate) reader: Box<dyn Reader>,
+    /// Whether the writer fetches downloads, whatever their sessions say.
+    pub(crate) by_writer: bool,
 }
 
 /// A remote as the center sees it.
@@ -122,7 +124,7 @@ impl Center {
         let url = Url::parse(&url).unwrap();
         deploy(&url, tables).unwrap();
         let (writer, reader) = (open_writer(&url).unwrap(), open_reader(&url).unwrap());
-        Center { folder, url, writer, reader }
+        Center { folder, url, writer, reader, by_writer: false }
     }
 
     /// Deploys the model with scripts that a user wrote: table, event and text.
@@ -276,6 +278,18 @@ impl Center {
         self.try_download(remote, applied).unwrap()
     }
 
+    /// Fetches over the connection that is to.
+    pub(crate) fn fetch(
+        &mut self,
+        request: &FetchRequest<'_>,
+        sink: &mut dyn FnMut(DownloadBatch) -> Result<(), Failure>,
+    ) -> Result<Fetched, Failure> {
+        match self.by_writer || request.session.fetched_by_writer {
+            true => self.writer.fetch(request, sink),
+            false => self.reader.fetch(request, sink),
+        }
+    }
+
     pub(crate) fn try_download(
         &mut self,
         remote: &mut Remote,
@@ -284,7 +298,7 @@ impl Center {
         let session = self.session(remote);
         let mut download = Download::default();
         let schema = session.schema.clone();
-        let fetched = self.reader.fetch(
+        let fetched = self.fetch(
             &FetchRequest {
                 session: &session,
                 counter: applied.counter,

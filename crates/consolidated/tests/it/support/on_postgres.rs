@@ -24,5 +24,5 @@ pub(crate) fn connected(database: &TestDatabase) -> Center {
     let folder = tempfile::tempdir().unwrap();
     let url = Url::parse(&database.url()).unwrap();
     let (writer, reader) = (open_writer(&url).unwrap(), open_reader(&url).unwrap());
-    Center { folder, url, writer, reader }
+    Center { folder, url, writer, reader, by_writer: false }
 }
