@@ -91,7 +91,7 @@ pub struct Session {
     /// Its authentication parameters.
     pub passed: Passed,
     /// What scripts have set of `{u.…}`. It goes before claims, where scripts of the user's ask.
-    pub(crate) user_values: BTreeMap<String, Option<String>>,
+    pub user_values: BTreeMap<String, Option<String>>,
     /// The publications that are synchronized.
     pub publications: Arc<[PublicationName]>,
     /// Whether scripts run at the end, which is [`crate::Writer::end`].

@@ -26,6 +26,7 @@ pub(crate) use writer::{Begin, Withhold, Write};
 
 use crate::config::Config;
 use crate::stage::{self, Execution, Queue};
+use crate::worker::reader::Packing;
 use consolidated::{Acknowledgement, PasswordChange, Serving, Session, Url};
 use model::{Clock, Code, Failure, Spill, Spills};
 use protocol::Compressor;
@@ -90,16 +91,11 @@ pub(crate) fn start(
         batch_rows: config.batch_rows,
         row_bytes_max: oversize::row_bytes_max(config.frame_bytes_max),
     };
-    let read = |kept| reader::Work {
-        kept,
-        spills: spills.clone(),
-        cut,
-        clock: clock.clone(),
-        compressor: Compressor::default(),
-    };
+    let packing = || Packing { spills: spills.clone(), cut, compressor: Compressor::default() };
+    let read = |kept| reader::Work { kept, packing: packing(), clock: clock.clone() };
     let readers = readers.into_iter().map(read).collect();
     let admitters = admitters.into_iter().map(read).collect();
-    let write = |kept| writer::Work::new(kept, limits, clock.clone());
+    let write = |kept| writer::Work::new(kept, limits, packing(), clock.clone());
     let writers = writers.into_iter().map(write).collect();
     let len_max = config.queue_len_max;
     let (admissions, mut threads) = stage::start("admission", len_max, admitters, execution)?;
@@ -125,7 +121,10 @@ impl Worker {
 
     /// Fetches a download.
     pub(crate) async fn fetch(&self, fetch: Fetch) -> Result<Costed<FetchedDownload>, Failure> {
-        ask(&self.reads, |answer| reader::Read::Fetch(fetch, answer)).await
+        match fetch.session.fetched_by_writer {
+            true => ask(&self.writes, |answer| Write::Fetch(Box::new(fetch), answer)).await,
+            false => ask(&self.reads, |answer| reader::Read::Fetch(fetch, answer)).await,
+        }
     }
 
     /// Answers what rows a remote should have, as digests: frames of Verified.

@@ -4,14 +4,14 @@ use super::comparison::{self, Comparison};
 use super::cost::{Answer, Cost, Costed};
 use super::cut::Cut;
 use super::kept::Kept;
-use super::oversize::{News, Oversize};
+use super::oversize::{News, Oversize, Sink};
 use super::rejects;
 use crate::authenticate::Granted;
 use crate::fail_point::fail_point;
 use crate::stage::{Intake, Routine};
 use consolidated::{
-    Admittee, Credentials, DownloadBatch, DownloadedTable, Echo, FetchRequest, Passed, Reader,
-    RemoteBinding, ResumedTable, Resuming, Session, TableMark, TableToken,
+    Admittee, Credentials, DownloadBatch, DownloadedTable, Echo, FetchRequest, Fetched, Passed,
+    Reader, RemoteBinding, ResumedTable, Resuming, Session, TableMark, TableToken,
 };
 use model::{
     Clock, Counter, Failure, MESSAGE_BYTES_MAX, PublicationName, Receipt, RemoteId, ScriptVersion,
@@ -96,13 +96,22 @@ pub(crate) struct FetchedDownload {
     pub(crate) withheld: Option<News>,
 }
 
+/// Where the parts of a download go.
+pub(super) struct Packing {
+    pub(super) spills: Arc<Spills>,
+    pub(super) cut: Cut,
+    pub(super) compressor: Compressor,
+}
+
+/// Asks a connection for a download.
+pub(super) type Ask<'a> =
+    &'a mut dyn FnMut(&FetchRequest<'_>, Sink<'_>) -> Result<Fetched, Failure>;
+
 /// A worker that reads.
 pub(super) struct Work {
     pub(super) kept: Kept<Box<dyn Reader>>,
-    pub(super) spills: Arc<Spills>,
-    pub(super) cut: Cut,
+    pub(super) packing: Packing,
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) compressor: Compressor,
 }
 
 impl Routine for Work {
@@ -113,7 +122,7 @@ impl Routine for Work {
     }
 
     fn work(&mut self, read: Read, intake: &Intake<Read>) {
-        let Work { kept, spills, cut, clock, compressor } = self;
+        let Work { kept, packing, clock } = self;
         let clock = clock.as_ref();
         let begun_us = clock.monotonic_us();
         // Without a connection the answer is dropped, and whoever asked learns that.
@@ -130,7 +139,9 @@ impl Routine for Work {
             }
             Read::Fetch(fetch, answer) => {
                 let before = reader.round_trips();
-                let result = fetch_download(reader.as_mut(), &fetch, spills, *cut, compressor);
+                let mut ask =
+                    |request: &FetchRequest<'_>, sink: Sink<'_>| reader.fetch(request, sink);
+                let result = fetch_download(&mut ask, &fetch, packing);
                 // The session may have ended in the meantime. Then the answer is not needed.
                 let round_trips = reader.round_trips() - before;
                 let worked_us = clock.monotonic_us() - begun_us;
@@ -138,6 +149,7 @@ impl Routine for Work {
             }
             Read::Compare(comparison, answer) => {
                 let before = reader.round_trips();
+                let Packing { spills, cut, .. } = packing;
                 let result = comparison::compare(reader.as_mut(), &comparison, spills, *cut);
                 // The session may have ended in the meantime. Then the answer is not needed.
                 let round_trips = reader.round_trips() - before;
@@ -229,19 +241,19 @@ fn settle(
     Ok(session)
 }
 
-fn fetch_download(
-    reader: &mut dyn Reader,
+/// Fetches a download and packs it.
+pub(super) fn fetch_download(
+    ask: Ask<'_>,
     fetch: &Fetch,
-    spills: &Arc<Spills>,
-    cut: Cut,
-    compressor: &mut Compressor,
+    packing: &mut Packing,
 ) -> Result<FetchedDownload, Failure> {
+    let Packing { spills, cut, compressor } = packing;
     let mut begin = DownloadBegin::default();
     let open = || spills.open().counted_by(&fetch.spilled);
     let (mut frames, mut rejects) = (open(), rejects::Waiting::default());
     let mut oversize = Oversize::new(&fetch.session.schema, fetch.counter, cut.row_bytes_max);
     let no_echo = Echo::default();
-    let request = request(fetch, cut, &no_echo);
+    let request = request(fetch, *cut, &no_echo);
     let mut continued = 0;
     let mut keep = |batch| {
         let message = match batch {
@@ -271,7 +283,7 @@ fn fetch_download(
         rejects.send(&mut frames)?;
         frames.append(packed(message, fetch, compressor)?)
     };
-    let fetched = reader.fetch(&request, &mut |batch| oversize.pass(batch, &mut keep))?;
+    let fetched = ask(&request, &mut |batch| oversize.pass(batch, &mut keep))?;
     oversize.finish(&mut keep)?;
     let rows = fetched.rows - oversize.rows;
     rejects.send(&mut frames)?;

@@ -1,6 +1,7 @@
 //! Commits uploads in groups: one durable commit for all that wait.
 //!
-//! If a database is efficient with many connections, a group is one upload.
+//! If a database is efficient with many connections, a group is one upload. A download whose
+//! scripts may write is fetched in a transaction of its own, between two groups.
 //!
 //! Each upload has a savepoint, so one that fails does not affect the others. If the database ends
 //! the whole transaction (a trigger that rolls back, a full disk at the commit), each upload is
@@ -9,14 +10,16 @@
 
 use super::cost::{Answer, Cost, Costed};
 use super::kept::Kept;
+use super::oversize::Sink;
+use super::reader::{Fetch, FetchedDownload, Packing, fetch_download};
 use crate::fail_point::fail_point;
 use crate::stage::{Intake, Routine};
 use crate::upload::ReceivedUpload;
 use consolidated::{
-    Acknowledgement, Applied, Begun, Ending, Identity, PasswordChange, Session, TableMark,
-    UploadRequest, WithheldRow, Withholding, Writer,
+    Acknowledgement, Applied, Begun, Ending, FetchRequest, Identity, PasswordChange, Session,
+    TableMark, UploadRequest, WithheldRow, Withholding, Writer,
 };
-use model::{Clock, Counter, Failure, Progress, Receipt};
+use model::{Clock, Code, Counter, Failure, Progress, Receipt};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -45,6 +48,14 @@ pub(crate) enum Write {
     End(End, Answer<()>),
     Acknowledge(Acknowledgement, Answer<()>),
     ChangePassword(PasswordChange, Answer<()>),
+    /// In a transaction of its own: never in a group.
+    Fetch(Box<Fetch>, Answer<FetchedDownload>),
+}
+
+impl Write {
+    fn is_alone(&self) -> bool {
+        matches!(self, Write::Fetch(..))
+    }
 }
 
 /// Run the scripts at the end of a synchronization.
@@ -88,6 +99,7 @@ pub(crate) struct Apply {
 pub(super) struct Work {
     kept: Kept<Box<dyn Writer>>,
     limits: Limits,
+    packing: Packing,
     clock: Arc<dyn Clock>,
     hand: Hand,
     /// What failed with others and is tried without them.
@@ -105,8 +117,14 @@ struct Hand {
 }
 
 impl Work {
-    pub(super) fn new(kept: Kept<Box<dyn Writer>>, limits: Limits, clock: Arc<dyn Clock>) -> Work {
-        Work { kept, limits, clock, hand: Hand::default(), alone: VecDeque::new(), groups: 0 }
+    pub(super) fn new(
+        kept: Kept<Box<dyn Writer>>,
+        limits: Limits,
+        packing: Packing,
+        clock: Arc<dyn Clock>,
+    ) -> Work {
+        let (hand, alone) = (Hand::default(), VecDeque::new());
+        Work { kept, limits, packing, clock, hand, alone, groups: 0 }
     }
 
     /// Of what a panic left in hand, all are tried alone; one that was alone is to blame. An
@@ -126,9 +144,25 @@ impl Work {
         }
     }
 
+    /// Fetches a download. What a panic meets here is to blame for it, and is not tried again.
+    fn fetch(&mut self, fetch: &Fetch, answer: Answer<FetchedDownload>) {
+        let Work { kept, packing, clock, .. } = self;
+        let begun_us = clock.monotonic_us();
+        kept.lend(|writer| {
+            let before = writer.round_trips();
+            let mut ask = |request: &FetchRequest<'_>, sink: Sink<'_>| writer.fetch(request, sink);
+            let result = fetch_download(&mut ask, fetch, packing);
+            let round_trips = writer.round_trips() - before;
+            let worked_us = clock.monotonic_us() - begun_us;
+            let cost = Cost { round_trips, commits: 1.0, worked_us };
+            // The session may have ended in the meantime. Then the answer is not needed.
+            drop(answer.send(result.map(|value| Costed { value, cost })));
+        });
+    }
+
     /// Commits a group that begins with `first` and goes on with what waits at `more`.
     fn commit(&mut self, first: Write, more: Option<&Intake<Write>>) {
-        let Work { kept, limits, clock, hand, alone, groups } = self;
+        let Work { kept, limits, clock, hand, alone, groups, .. } = self;
         let begun_us = clock.monotonic_us();
         // It stays in hand, for a panic must not cost those that are not to blame.
         *hand = Hand { group: vec![first], committing: false };
@@ -180,8 +214,13 @@ impl Routine for Work {
     }
 
     fn work(&mut self, first: Write, intake: &Intake<Write>) {
-        self.commit(first, Some(intake));
-        self.commit_alone();
+        match first {
+            Write::Fetch(fetch, answer) => self.fetch(&fetch, answer),
+            first => {
+                self.commit(first, Some(intake));
+                self.commit_alone();
+            }
+        }
     }
 }
 
@@ -189,6 +228,8 @@ enum Written {
     Begun(Result<Begun, Failure>),
     Applied(Box<Result<Applied, Failure>>),
     Noted(Result<(), Failure>),
+    /// Only of one that was not even tried.
+    Unfetched(Failure),
 }
 
 /// What became of a group, and what each of it cost.
@@ -224,6 +265,7 @@ fn answer(write: Write, outcome: Written, cost: Cost) -> Option<Write> {
             | Write::ChangePassword(_, answer),
             Written::Noted(result),
         ) => drop(answer.send(result.map(|value| Costed { value, cost }))),
+        (Write::Fetch(_, answer), Written::Unfetched(failure)) => drop(answer.send(Err(failure))),
         _ => unreachable!("every request has the outcome of its kind"),
     }
     None
@@ -246,7 +288,9 @@ fn commit_group(
         let outcome = execute(writer, &group[next]);
         if writer.transaction_lost() {
             return Err(match outcome {
-                Written::Begun(Err(failure)) | Written::Noted(Err(failure)) => failure,
+                Written::Begun(Err(failure))
+                | Written::Noted(Err(failure))
+                | Written::Unfetched(failure) => failure,
                 Written::Applied(result) => match *result {
                     Err(failure) => failure,
                     Ok(_) => lost(),
@@ -257,7 +301,7 @@ fn commit_group(
         outcomes.push(outcome);
         next += 1;
         if next == group.len() && group.len() < group_len_max {
-            group.extend(intake.and_then(|intake| intake.take_waiting(|_| true)));
+            group.extend(intake.and_then(|intake| intake.take_waiting(|it| !it.is_alone())));
         }
     }
     fail_point!("server-upload-before-commit");
@@ -274,7 +318,7 @@ fn commit_group(
 }
 
 fn lost() -> Failure {
-    Failure::new(model::Code::ScriptFailed, "the database rolled back the transaction")
+    Failure::new(Code::ScriptFailed, "the database rolled back the transaction")
 }
 
 fn failed(write: &Write, failure: Failure) -> Written {
@@ -285,6 +329,7 @@ fn failed(write: &Write, failure: Failure) -> Written {
         | Write::End(..)
         | Write::Acknowledge(..)
         | Write::ChangePassword(..) => Written::Noted(Err(failure)),
+        Write::Fetch(..) => Written::Unfetched(failure),
     }
 }
 
@@ -326,5 +371,11 @@ fn execute(writer: &mut dyn Writer, write: &Write) -> Written {
             });
             Written::Applied(Box::new(result))
         }
+        Write::Fetch(..) => {
+            Written::Unfetched(Failure::new(Code::Bug, "a download is fetched in a group"))
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;
