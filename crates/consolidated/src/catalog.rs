@@ -183,10 +183,12 @@ impl<D> Catalog<D> {
             ([], Some(version)) => version.publications.iter().map(|it| it.0.clone()).collect(),
             (wanted, _) => wanted.to_vec(),
         };
-        let ends = version.is_some_and(|version| version.scripts.runs(Phase::End));
+        let runs = |phase| version.is_some_and(|version| version.scripts.runs(phase));
+        let ends = runs(Phase::End);
         Ok(Session {
             acknowledge,
-            fetched_by_writer: false,
+            fetched_by_writer: runs(Phase::Download),
+            asks_for_times: version.is_some_and(|version| version.scripts.ask_for_times),
             passed: Default::default(),
             user_values: BTreeMap::new(),
             publications: publications.into(),

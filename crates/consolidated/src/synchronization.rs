@@ -8,6 +8,7 @@
 pub(crate) mod change;
 pub(crate) mod expiry;
 pub(crate) mod resuming;
+pub(crate) mod sent;
 
 use crate::identity::Binding;
 use crate::script::Parameter;
@@ -21,6 +22,7 @@ use model::{
     RemoteId, RemoteSchema, ScriptVersion, UserName, Watermark,
 };
 use resuming::{Resuming, TableToken};
+use sent::Sent;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -108,6 +110,8 @@ pub struct Session {
     pub acknowledge: bool,
     /// Whether scripts that may write run around its downloads: who writes fetches them.
     pub fetched_by_writer: bool,
+    /// Whether scripts around the rows ask since when the remote lacks what was stamped.
+    pub asks_for_times: bool,
 }
 
 /// The authentication parameters of a synchronization, in their order. Some are secrets: they are
@@ -325,13 +329,7 @@ pub struct Applied {
 impl Applied {
     /// The session as it goes on, with what scripts have set.
     pub fn session(&self, session: &Arc<Session>) -> Arc<Session> {
-        match self.user_values.is_empty() {
-            true => session.clone(),
-            false => {
-                let user_values = self.user_values.clone();
-                Arc::new(Session { user_values, ..Session::clone(session) })
-            }
-        }
+        with_user_values(session, &self.user_values)
     }
 }
 
@@ -563,4 +561,28 @@ pub struct Fetched {
     pub filtered: u64,
     /// Per table of the schema.
     pub watermarks: Vec<Option<Watermark>>,
+    /// What was sent of each table, as far as anything was.
+    pub sent: Vec<Sent>,
+    /// What scripts have set of `{u.…}`, also before the download.
+    pub user_values: BTreeMap<String, Option<String>>,
+}
+
+impl Fetched {
+    /// The session as it goes on, with what scripts have set.
+    pub fn session(&self, session: &Arc<Session>) -> Arc<Session> {
+        with_user_values(session, &self.user_values)
+    }
+}
+
+fn with_user_values(
+    session: &Arc<Session>,
+    user_values: &BTreeMap<String, Option<String>>,
+) -> Arc<Session> {
+    match user_values.is_empty() {
+        true => session.clone(),
+        false => {
+            let user_values = user_values.clone();
+            Arc::new(Session { user_values, ..Session::clone(session) })
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! The scripts of a script version that run around rows, for a table or for the whole version.
 
-use crate::script::{Event, Mistake, Phase, Script, own};
+use crate::script::{Event, Mistake, Parameter, Phase, Script, own};
 use model::{Code, Failure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,6 +12,8 @@ pub(crate) struct VersionScripts {
     scripts: BTreeMap<(Event, String), Written>,
     /// The parts of a synchronization in which there is something to run.
     phases: BTreeSet<Phase>,
+    /// A script asks for `{s.last_download}` or `{s.last_table_download}`.
+    pub(crate) ask_for_times: bool,
     /// Of the version: for messages.
     name: String,
     /// A row that the database refuses cancels the upload, if no script decides otherwise.
@@ -47,6 +49,8 @@ impl VersionScripts {
                 continue;
             }
             read.phases.insert(event.fact().phase);
+            let asks = |one: &Script| one.parameters.iter().any(Parameter::is_time);
+            read.ask_for_times |= script.statements().any(asks);
             let (script, text) = (Arc::new(script), own::read(text).1.to_owned());
             read.scripts.insert((event, table.clone()), Written { script, text });
         }

@@ -9,7 +9,8 @@ use crate::download::Sink;
 use crate::download::owed::{OwedKeys, Page, State};
 use crate::download::range::DownloadRange;
 use crate::download::resume::{self, Upto, Window};
-use crate::script::Event;
+use crate::script::{Event, trace};
+use crate::synchronization::sent::Sent;
 use crate::synchronization::{DownloadBatch, FetchRequest, Fetched};
 use crate::upload::echo::EchoKind;
 use crate::upload::rebase::values;
@@ -45,7 +46,7 @@ impl Kind {
 }
 
 /// The part of a download that one cursor returns. Those of a table follow each other in the order
-/// of their kinds.
+/// of their kinds; where scripts run between them, deleted keys come first.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Part {
     /// Of the table.
@@ -82,13 +83,6 @@ impl Stretch {
     }
 }
 
-impl Part {
-    /// Whether it is the first of its table.
-    pub(crate) fn begins_table(self) -> bool {
-        self.kind == Kind::Rows && self.stretch.is_none_or(|stretch| stretch.passed == 0)
-    }
-}
-
 /// What is sent of a download, as it comes.
 pub(crate) struct Batches<'a, 's> {
     request: &'a FetchRequest<'a>,
@@ -100,6 +94,8 @@ pub(crate) struct Batches<'a, 's> {
     count: u32,
     /// Where the last row of the buffer begins.
     last: usize,
+    /// Rows of the present part that were sent.
+    of_part: u64,
     fetched: Fetched,
 }
 
@@ -112,6 +108,7 @@ impl<'a, 's> Batches<'a, 's> {
             buffer: Vec::new(),
             count: 0,
             last: 0,
+            of_part: 0,
             fetched: Fetched::default(),
         }
     }
@@ -183,6 +180,10 @@ impl<'a, 's> Batches<'a, 's> {
     /// Ends a part. Owed rows that were not found are gone.
     pub(crate) fn end(&mut self, part: Part) -> Result<(), Failure> {
         self.send(part)?;
+        let rows = std::mem::take(&mut self.of_part);
+        let (session, event) = (self.request.session, part.kind.event());
+        let table = session.schema.tables.get(part.position).map(|table| table.name.as_str());
+        trace::ran(session, event, table, Some(rows), None);
         match (part.kind, part.stretch) {
             (Kind::Owed, _) => self.owed_deletes(part),
             (Kind::Rows, Some(stretch)) if stretch.is_last => {
@@ -195,8 +196,19 @@ impl<'a, 's> Batches<'a, 's> {
     }
 
     /// Counts rows that no cursor looked at, because the remote has just uploaded them.
-    pub(crate) fn count_filtered(&mut self, rows: u64) {
-        self.fetched.filtered += rows;
+    pub(crate) fn count_filtered(&mut self, position: usize, rows: u64) {
+        if rows > 0 {
+            self.fetched.filtered += rows;
+            self.sent(position).filtered += rows;
+        }
+    }
+
+    fn sent(&mut self, position: usize) -> &mut Sent {
+        let sent = &mut self.fetched.sent;
+        if sent.len() <= position {
+            sent.resize(position + 1, Sent::default());
+        }
+        &mut sent[position]
     }
 
     pub(crate) fn finish(self) -> Fetched {
@@ -219,7 +231,7 @@ impl<'a, 's> Batches<'a, 's> {
             None => {
                 let is_echo = !part.refreshed
                     && self.request.echo.contains(part.kind.echoed(), part.position, image);
-                self.fetched.filtered += u64::from(is_echo);
+                self.count_filtered(part.position, u64::from(is_echo));
                 is_echo
             }
         };
@@ -242,6 +254,13 @@ impl<'a, 's> Batches<'a, 's> {
         let count = std::mem::take(&mut self.count);
         self.fetched.rows += u64::from(count);
         let table = part.position;
+        self.of_part += u64::from(count);
+        let sent = self.sent(table);
+        sent.bytes += rows.len() as u64;
+        *match part.kind {
+            Kind::Rows | Kind::Owed => &mut sent.rows,
+            Kind::DeletedKeys => &mut sent.deleted,
+        } += u64::from(count);
         (self.sink)(match part.kind {
             Kind::Rows | Kind::Owed => DownloadBatch::Upserts { table, count, rows },
             Kind::DeletedKeys => DownloadBatch::Deletes { table, count, rows },
@@ -378,6 +397,7 @@ mod tests {
             waiting: Arc::default(),
             acknowledge: false,
             fetched_by_writer: false,
+            asks_for_times: false,
             passed: Default::default(),
         };
         let request = FetchRequest {

@@ -177,7 +177,7 @@ pub(crate) fn all<M: Moment>(
         Ok(range)
     };
     let mut ranges = tables.iter().enumerate().map(of).collect::<Result<Vec<_>, Failure>>()?;
-    hand_out_times(moment, tables, &mut ranges);
+    hand_out_times(moment, (tables, request.session), &mut ranges);
     let is_of_here = |held: &TableMark, mark: &Mark<M::Point>| match held.fingerprint.as_str() {
         TableMark::FORMER => {
             mark.generation == moment.generation()
@@ -236,12 +236,12 @@ fn range<M: Moment>(
 /// `until` of each range has the time that the remote holds.
 fn hand_out_times<M: Moment>(
     moment: &M,
-    tables: &[Arc<M::Table>],
+    (tables, session): (&[Arc<M::Table>], &Session),
     ranges: &mut [DownloadRange<M::Point, M::Since>],
 ) {
     let all = ranges.iter_mut().filter(|range| range.mode != DownloadedTable::None);
     let asks = |table: &Arc<M::Table>| own::ask_for_times(table.scripts());
-    if !tables.iter().any(asks) {
+    if !session.asks_for_times && !tables.iter().any(asks) {
         return all.for_each(|range| range.until.time = None);
     }
     let mut sent: Vec<_> = all.collect();
@@ -356,6 +356,11 @@ impl<P: Point, S> Ranges<P, S> {
             is_whole && range.tells_positions() && !range.ordered && table.has_key_order()
         });
         unordered.map(|(position, _)| position).collect()
+    }
+
+    /// Since when the remote lacks what was stamped, of each table.
+    pub(crate) fn times(&self) -> Vec<Times> {
+        self.tables.iter().map(|range| range.times).collect()
     }
 
     /// The rows of this table are sent in key order.

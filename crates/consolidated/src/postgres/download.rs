@@ -20,6 +20,7 @@ pub(super) mod owed;
 pub(super) mod own_cursor;
 pub(super) mod read_lock;
 pub(super) mod rows;
+pub(super) mod scripted;
 pub(super) mod search;
 pub(super) mod snapshot;
 pub(super) mod time;
@@ -41,6 +42,7 @@ use crate::postgres::download::cursor::{Cursor, FOR_SCRIPTS, Source};
 use crate::postgres::download::moment::{Digests, DownloadRange, LogState, Moment, Witness};
 use crate::postgres::download::read_lock::ReadLock;
 use crate::postgres::download::rows::Download;
+use crate::postgres::download::scripted::Scripted;
 use crate::postgres::download::search::Search;
 use crate::postgres::download::snapshot::{Snapshot, Xid8};
 use crate::postgres::download::timeline::Timelines;
@@ -52,7 +54,7 @@ use crate::postgres::optimize::departure_probe::{DepartureProbe, Questions};
 use crate::postgres::statement::{Value, as_parameters};
 use crate::postgres::tracking::watch;
 use crate::script::Event;
-use crate::synchronization::{DownloadedTable, FetchRequest, Fetched};
+use crate::synchronization::{DownloadedTable, FetchRequest, Fetched, Session};
 use crate::upload::echo::{Echo, Transaction};
 use model::{Code, Counter, Failure, Spills};
 use postgres_types::{PgLsn, ToSql};
@@ -173,7 +175,7 @@ pub(super) fn open(
     tables: &[Arc<Table>],
     (access, lock, waits): (Access, &ReadLock, bool),
 ) -> Result<Opening, Unopened> {
-    let time = time::before_snapshot(link, tables).map_err(Unopened::Failed)?;
+    let time = time::before_snapshot(link, tables, request.session).map_err(Unopened::Failed)?;
     let remote_id = request.session.remote_id.as_str();
     let watched = watch::watched(tables);
     let remote: [&(dyn ToSql + Sync); 1] = [&remote_id];
@@ -262,12 +264,18 @@ pub(super) fn fetch(
     tables: &[Arc<Table>],
     request: &FetchRequest<'_>,
     timelines: &Timelines,
-    (opening, isolating): (&Opening, bool),
+    (opening, isolating, mut scripted): (&Opening, bool, Option<Scripted>),
     spills: &Arc<Spills>,
     mut sink: Sink<'_>,
 ) -> Result<Fetched, Unfetched> {
     let moment = &opening.moment;
     let mut judged = range::all(&Witness { moment, timelines }, tables, request)?;
+    if let Some(scripted) = &mut scripted {
+        scripted.begin(link, judged.times())?;
+    }
+    let session = scripted.as_ref().map(|scripted| scripted.session().clone());
+    let session = session.as_ref().unwrap_or(request.session);
+    let request = &FetchRequest { session, ..*request };
     for position in key_order::large(link, tables, judged.unordered(tables), request)? {
         judged.order(position);
     }
@@ -286,16 +294,28 @@ pub(super) fn fetch(
     let (mut owed, unreadable) = entries.end();
     let isolating = isolating || unreadable;
     let own_upload = own_upload(request.echo, moment.space);
-    let (unflushed, departures) = (opening.unflushed, &opening.departures);
+    let unflushed = opening.unflushed;
+    // Scripts may have removed rows since it was asked about.
+    let departures = Some(&opening.departures).filter(|_| scripted.is_none());
     let search = Search { tables, ranges, request, departures, own_upload };
     if isolating {
         unreadable::leave_to_cursors(link, search, &mut owed, sink)?;
     }
     let windows: Vec<_> = ranges.iter().map(DownloadRange::windows).collect();
-    let cursors = plan(search, &windows, &owed)?;
+    let first = |position| scripted.as_ref().is_some_and(|it: &Scripted| it.surrounds(position));
+    let cursors = plan(search, &windows, &owed, &first)?;
+    if let Some(scripted) = &mut scripted {
+        let parts: Vec<Part> = cursors.iter().map(|cursor| cursor.part).collect();
+        let sent = (0..ranges.len()).filter(|at| ranges[*at].mode != DownloadedTable::None);
+        scripted.place(&parts, sent);
+    }
     let download = Download::new(tables, owed, request, sink);
     let (access, watermarks) = (opening.access, judged.watermarks(request)?);
-    let (fetched, flushed) = run(link, tables, &cursors, (access, unflushed), download)?;
+    let flights = (access, unflushed, scripted.as_mut());
+    let (mut fetched, flushed) = run(link, tables, &cursors, flights, download)?;
+    if let Some(scripted) = scripted {
+        scripted.end(link, &mut fetched)?;
+    }
     if let Access::ReadWrite = access {
         let committing = failed("commit what was written during a download");
         link.flight(&[Call::new("COMMIT", &[])]).map_err(committing)?;
@@ -354,6 +374,7 @@ fn plan<'a>(
     search: Search<'a>,
     windows: &'a [Vec<Window<Snapshot>>],
     owed: &[OwedKeys],
+    deletes_first: &dyn Fn(usize) -> bool,
 ) -> Result<Vec<Cursor<'a>>, Failure> {
     let Search { tables, ranges, request, departures, own_upload } = search;
     let mut cursors = Vec::new();
@@ -376,6 +397,16 @@ fn plan<'a>(
             let (source, part) = (source(since), part(kind));
             Ok(Cursor { event, statement, source, bounds: [None; 2], part })
         };
+        let deleted = |since| alone(Event::DownloadDeleteCursor, since, Kind::DeletedKeys);
+        let is_quiet = |since| departures.is_some_and(|it| it.is_about(table, since, own_upload));
+        let mut deletes = match range.deletes() {
+            Some(Some(since)) if is_quiet(since) => None,
+            Some(since) => Some(deleted(since)?),
+            None => None,
+        };
+        if deletes_first(position) {
+            cursors.extend(deletes.take());
+        }
         for window in &windows[position] {
             let event = Event::DownloadCursor;
             let statement = key_order::statement(table.required(event)?, table, window);
@@ -384,12 +415,7 @@ fn plan<'a>(
             let source = source(window.since.as_ref());
             cursors.push(Cursor { event, statement, source, bounds, part });
         }
-        let deleted = |since| alone(Event::DownloadDeleteCursor, since, Kind::DeletedKeys);
-        match range.deletes() {
-            Some(Some(since)) if departures.is_about(table, since, own_upload) => {}
-            Some(since) => cursors.push(deleted(since)?),
-            None => {}
-        }
+        cursors.extend(deletes);
         if !owed.is_empty() {
             let (event, statement) = table.lookup()?;
             let (statement, source) = (Cow::Borrowed(statement), search.source());
@@ -407,7 +433,7 @@ fn run(
     link: &mut Link,
     tables: &[Arc<Table>],
     cursors: &[Cursor<'_>],
-    (access, unflushed): (Access, Option<i64>),
+    (access, unflushed, mut scripted): (Access, Option<i64>, Option<&mut Scripted>),
     mut download: Download<'_, '_>,
 ) -> Result<(Fetched, bool), Unfetched> {
     let parts: Vec<Part> = cursors.iter().map(|cursor| cursor.part).collect();
@@ -416,11 +442,13 @@ fn run(
     let log_end: [&(dyn ToSql + Sync); 1] = [&unflushed];
     let mut flushed = unflushed.is_none();
     let mut flown = 0;
-    let mut set = false;
+    let mut set = scripted.is_some();
     // Up to which key rows were looked up for the cursor that comes next.
     let mut behind: Option<Vec<u8>> = None;
     loop {
-        let next = (flown + 1..cursors.len()).find(|at| cursors[*at].waits());
+        run_scripts(link, &mut scripted, (&mut download, &parts), flown)?;
+        let stops = |at| scripted.as_ref().is_some_and(|scripted| scripted.stops_at(at));
+        let next = (flown + 1..cursors.len()).find(|at| cursors[*at].waits() || stops(*at));
         let mut page = Page::default();
         if cursors.get(flown).is_some_and(Cursor::waits) {
             download.proceed(&parts, flown)?;
@@ -432,10 +460,9 @@ fn run(
             Some(_) => (flown..flown + 1, false),
             None => (flown..next.unwrap_or(cursors.len()), next.is_none()),
         };
-        if behind.is_none() {
-            flown = part.end;
-        }
-        let asked = asked(tables, cursors, part, &page.keys, &download)?;
+        flown = if behind.is_none() { part.end } else { flown };
+        let session = scripted.as_ref().map(|scripted| scripted.session().clone());
+        let asked = asked(tables, cursors, (part, session.as_ref()), &page.keys, &download)?;
         let parameters: Vec<_> =
             asked.iter().map(|(at, values)| (*at, as_parameters(values))).collect();
         let mut calls: Vec<Call<'_>> = Vec::with_capacity(asked.len() + FOR_SCRIPTS.len() + 2);
@@ -466,8 +493,25 @@ fn run(
         outcome
             .map_err(|fault| unfetched(tables, place(fault.call).map(|at| &cursors[at]), fault))?;
         if is_last {
+            run_scripts(link, &mut scripted, (&mut download, &parts), cursors.len())?;
             return Ok((download.finish(&parts)?, flushed));
         }
+    }
+}
+
+/// Runs the scripts before the cursor at `at`, behind those whose rows have all arrived.
+fn run_scripts(
+    link: &mut Link,
+    scripted: &mut Option<&mut Scripted>,
+    (download, parts): (&mut Download<'_, '_>, &[Part]),
+    at: usize,
+) -> Result<(), Failure> {
+    match scripted {
+        Some(scripted) if scripted.stops_at(at) => {
+            download.proceed(parts, at)?;
+            scripted.run(link, at)
+        }
+        _ => Ok(()),
     }
 }
 
@@ -485,25 +529,26 @@ fn unfetched(tables: &[Arc<Table>], cursor: Option<&Cursor<'_>>, fault: Fault) -
 }
 
 /// The cursors of `part` with their parameters, without those that have nothing to ask any more.
-/// The one that waited asks about `keys`.
-fn asked<'a>(
+/// The one that waited asks about `keys`. A `session` knows what scripts have set.
+fn asked<'v>(
     tables: &[Arc<Table>],
-    cursors: &[Cursor<'a>],
-    part: Range<usize>,
+    cursors: &'v [Cursor<'_>],
+    (part, session): (Range<usize>, Option<&'v Session>),
     keys: &[Vec<u8>],
     download: &Download<'_, '_>,
-) -> Result<Vec<(usize, Vec<Value<'a>>)>, Failure> {
+) -> Result<Vec<(usize, Vec<Value<'v>>)>, Failure> {
     let mut asked = Vec::with_capacity(part.len());
     for at in part {
         let (cursor, position) = (&cursors[at], cursors[at].part.position);
         let values = match cursor.part.kind {
             Kind::Owed if cursor.waits() && keys.is_empty() => continue,
-            Kind::Owed if cursor.waits() => cursor.values(&tables[position], keys)?,
+            Kind::Owed if cursor.waits() => cursor.values(&tables[position], keys, session)?,
             // They are few.
             Kind::Owed => {
-                cursor.values(&tables[position], &download.findable(position, None)?.keys)?
+                let keys = download.findable(position, None)?.keys;
+                cursor.values(&tables[position], &keys, session)?
             }
-            Kind::Rows | Kind::DeletedKeys => cursor.values(&tables[position], &[])?,
+            Kind::Rows | Kind::DeletedKeys => cursor.values(&tables[position], &[], session)?,
         };
         asked.push((at, values));
     }

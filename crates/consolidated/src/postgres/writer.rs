@@ -488,6 +488,7 @@ impl crate::connection::Writer for Writer {
         sink: &mut dyn FnMut(DownloadBatch) -> Result<(), Failure>,
     ) -> Result<Fetched, Failure> {
         let fetched = self.until_alone(|writer| writer.fetcher().fetch(request, sink));
+        trace::ended(request.session, Phase::Download, fetched.is_ok());
         fetched.map_err(|failure| self.fetcher().explain(failure, request.session))
     }
 

@@ -8,8 +8,10 @@ use super::event::{Event, Phase};
 use super::told::{Told, ToldValues};
 use super::{Mistake, Script, trace};
 use crate::catalog::VersionScripts;
+use crate::download::time::Times;
 use crate::synchronization::Session;
 use crate::synchronization::change::{Change, RowSource};
+use crate::synchronization::sent::Sent;
 use crate::upload::uploaded_row::{each_batch, event_of};
 use model::{Code, Failure};
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,6 +67,15 @@ impl Around {
         const PHASES: [Phase; 4] = [Phase::Begin, Phase::Upload, Phase::Prepare, Phase::End];
         let runs = PHASES.iter().any(|phase| scripts.runs(*phase));
         runs.then(|| Around {
+            scripts: scripts.clone(),
+            session: session.clone(),
+            with_rows: BTreeSet::new(),
+        })
+    }
+
+    /// Those of the transaction of its download; none where there are no such scripts.
+    pub(crate) fn of_download(scripts: &Arc<VersionScripts>, session: &Session) -> Option<Around> {
+        scripts.runs(Phase::Download).then(|| Around {
             scripts: scripts.clone(),
             session: session.clone(),
             with_rows: BTreeSet::new(),
@@ -127,6 +138,52 @@ impl Around {
         self.run(calls, (Event::PrepareForDownload, None), told)
     }
 
+    /// T5, before the cursors. `times` are those of each table.
+    pub(crate) fn begin_download(
+        &mut self,
+        calls: &mut dyn Calls,
+        times: &[Times],
+    ) -> Result<(), Failure> {
+        let event = Event::BeginDownload;
+        self.run(calls, (event, None), ToldValues::default().at(of_all(times)))?;
+        self.of_each_table(calls, event, &|at| ToldValues::default().at(of_table(times, at)))
+    }
+
+    /// Whether scripts run between the cursors of the table at a position.
+    pub(crate) fn surrounds(&self, position: usize) -> bool {
+        let table = self.session.schema.tables.get(position).map(|table| table.name.as_str());
+        AROUND_CURSORS.iter().any(|event| self.scripts.of(table, *event).is_some())
+    }
+
+    /// T5, before or behind a cursor of the table at a position.
+    pub(crate) fn around_cursor(
+        &mut self,
+        calls: &mut dyn Calls,
+        (event, position): (Event, usize),
+        times: &[Times],
+    ) -> Result<(), Failure> {
+        let schema = self.session.schema.clone();
+        let table = schema.tables.get(position).map(|table| table.name.as_str());
+        self.run(calls, (event, table), ToldValues::default().at(of_table(times, position)))
+    }
+
+    /// T5, behind the cursors. `sent` says what was sent of each table.
+    pub(crate) fn end_download(
+        &mut self,
+        calls: &mut dyn Calls,
+        times: &[Times],
+        sent: &[Sent],
+    ) -> Result<(), Failure> {
+        let event = Event::EndDownload;
+        self.of_each_table(calls, event, &|at| ToldValues::default().at(of_table(times, at)))?;
+        self.run(calls, (event, None), ToldValues::default().at(of_all(times)))?;
+        let event = Event::DownloadStatistics;
+        let of = |at: usize| sent.get(at).copied().unwrap_or_default();
+        self.of_each_table(calls, event, &|at| counted(of(at)).at(of_table(times, at)))?;
+        let all = sent.iter().copied().fold(Sent::default(), |all, more| all + more);
+        self.run(calls, (event, None), counted(all).at(of_all(times)))
+    }
+
     /// T6, `ok` where the synchronization has done all that it had to do at the database.
     pub(crate) fn end(&mut self, calls: &mut dyn Calls, ok: bool) -> Result<(), Failure> {
         let told = ToldValues::default();
@@ -156,6 +213,22 @@ impl Around {
         Ok(())
     }
 
+    /// The same for all of them, each with values of its own.
+    fn of_each_table(
+        &mut self,
+        calls: &mut dyn Calls,
+        event: Event,
+        told: &dyn Fn(usize) -> ToldValues,
+    ) -> Result<(), Failure> {
+        let schema = self.session.schema.clone();
+        for (position, table) in schema.tables.iter().enumerate() {
+            if !self.session.waits(position) {
+                self.run(calls, (event, Some(&table.name)), told(position))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Runs one script, and keeps what it sets.
     fn run(
         &mut self,
@@ -171,6 +244,38 @@ impl Around {
         }
         Ok(())
     }
+}
+
+const AROUND_CURSORS: [Event; 4] = [
+    Event::BeginDownloadDeletes,
+    Event::EndDownloadDeletes,
+    Event::BeginDownloadRows,
+    Event::EndDownloadRows,
+];
+
+/// The oldest of all tables.
+fn of_all(times: &[Times]) -> Times {
+    let oldest = times.iter().map(|times| times.oldest).min().unwrap_or(Times::default().oldest);
+    Times { oldest, ..Times::default() }
+}
+
+fn of_table(times: &[Times], position: usize) -> Times {
+    times.get(position).copied().unwrap_or_default()
+}
+
+/// What a script hears of what was sent.
+fn counted(sent: Sent) -> ToldValues {
+    let numbers = [
+        (Told::Warnings, 0),
+        (Told::Errors, 0),
+        (Told::FetchedRows, sent.rows),
+        (Told::DeletedRows, sent.deleted),
+        (Told::FilteredRows, sent.filtered),
+        (Told::Bytes, sent.bytes),
+    ];
+    let with =
+        |told: ToldValues, (of, number): (Told, u64)| told.with(of, Some(number.to_string()));
+    numbers.into_iter().fold(ToldValues::default(), with)
 }
 
 /// Runs the scripts between the rows of an upload, as these come: around the inserts and updates of

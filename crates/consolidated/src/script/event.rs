@@ -48,10 +48,24 @@ pub enum Event {
     EndUpload,
     /// The upload is committed, and a download follows.
     PrepareForDownload,
+    /// The transaction of the download begins.
+    BeginDownload,
+    /// Before the keys of the rows of a table to delete.
+    BeginDownloadDeletes,
+    /// Before the rows of a table to send.
+    BeginDownloadRows,
     /// The rows to send.
     DownloadCursor,
     /// The keys of the rows to delete.
     DownloadDeleteCursor,
+    /// Behind the keys of the rows of a table to delete.
+    EndDownloadDeletes,
+    /// Behind the rows of a table to send.
+    EndDownloadRows,
+    /// All rows to send are known.
+    EndDownload,
+    /// Hears how much is sent.
+    DownloadStatistics,
     /// The synchronization ends, for each of its publications.
     EndPublication,
     /// The synchronization ends, also where it has failed.
@@ -146,11 +160,14 @@ pub(crate) struct EventFact {
 
 /// Every event, in the order in which they run.
 #[rustfmt::skip]
-pub(crate) const EVENTS: [EventFact; 28] = {
+pub(crate) const EVENTS: [EventFact; 35] = {
     use {By::*, Event as E, Images as I, Phase as P, Scope as S, Told as T};
     const ERROR: &[Told] =
         &[T::ActionCode, T::ErrorCode, T::SqlState, T::ErrorMessage, T::Table];
     const TABLE: &[Told] = &[T::Table];
+    const DOWNLOADED: &[Told] = &[
+        T::Table, T::Warnings, T::Errors, T::FetchedRows, T::DeletedRows, T::FilteredRows, T::Bytes,
+    ];
     const END: &[Told] = &[T::Table, T::SynchronizationOk];
     const PUBLICATION: &[Told] = &[T::PublicationName, T::GenerationNumber];
     const END_PUBLICATION: &[Told] = &[T::PublicationName, T::SynchronizationOk];
@@ -176,8 +193,15 @@ pub(crate) const EVENTS: [EventFact; 28] = {
         around(E::EndUploadDeletes, "end_upload_deletes", P::Upload, S::Table, TABLE),
         around(E::EndUpload, "end_upload", P::Upload, S::Both, TABLE),
         around(E::PrepareForDownload, "prepare_for_download", P::Prepare, S::Version, &[]),
+        around(E::BeginDownload, "begin_download", P::Download, S::Both, TABLE),
+        around(E::BeginDownloadDeletes, "begin_download_deletes", P::Download, S::Table, TABLE),
+        around(E::BeginDownloadRows, "begin_download_rows", P::Download, S::Table, TABLE),
         fact(E::DownloadCursor, "download_cursor", P::Download, I::None, ModelOrUser),
         fact(E::DownloadDeleteCursor, "download_delete_cursor", P::Download, I::None, ModelOrUser),
+        around(E::EndDownloadDeletes, "end_download_deletes", P::Download, S::Table, TABLE),
+        around(E::EndDownloadRows, "end_download_rows", P::Download, S::Table, TABLE),
+        around(E::EndDownload, "end_download", P::Download, S::Both, TABLE),
+        around(E::DownloadStatistics, "download_statistics", P::Download, S::Both, DOWNLOADED),
         around(E::EndPublication, "end_publication", P::End, S::Version, END_PUBLICATION),
         around(E::EndSynchronization, "end_synchronization", P::End, S::Both, END),
         around(E::HandleError, "handle_error", P::Error, S::Version, ERROR)

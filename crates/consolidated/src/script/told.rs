@@ -19,10 +19,19 @@ pub(crate) enum Told {
     GenerationNumber,
     /// 1 where the synchronization has done its work at the database, otherwise 0.
     SynchronizationOk,
+    Warnings,
+    Errors,
+    /// Rows of a download.
+    FetchedRows,
+    /// Keys of rows to delete.
+    DeletedRows,
+    /// Rows that need not be sent.
+    FilteredRows,
+    Bytes,
 }
 
 /// All of them.
-const ALL: [Told; 8] = [
+const ALL: [Told; 14] = [
     Told::ActionCode,
     Told::ErrorCode,
     Told::SqlState,
@@ -31,6 +40,12 @@ const ALL: [Told; 8] = [
     Told::PublicationName,
     Told::GenerationNumber,
     Told::SynchronizationOk,
+    Told::Warnings,
+    Told::Errors,
+    Told::FetchedRows,
+    Told::DeletedRows,
+    Told::FilteredRows,
+    Told::Bytes,
 ];
 
 impl Told {
@@ -45,6 +60,12 @@ impl Told {
             Told::PublicationName => "publication_name",
             Told::GenerationNumber => "generation_number",
             Told::SynchronizationOk => "synchronization_ok",
+            Told::Warnings => "warnings",
+            Told::Errors => "errors",
+            Told::FetchedRows => "fetched_rows",
+            Told::DeletedRows => "deleted_rows",
+            Told::FilteredRows => "filtered_rows",
+            Told::Bytes => "bytes",
         }
     }
 
@@ -54,10 +75,7 @@ impl Told {
 
     /// Whether it is a whole number. Everything else is text.
     pub(crate) fn is_number(self) -> bool {
-        matches!(
-            self,
-            Told::ActionCode | Told::ErrorCode | Told::GenerationNumber | Told::SynchronizationOk
-        )
+        !matches!(self, Told::SqlState | Told::ErrorMessage | Told::Table | Told::PublicationName)
     }
 }
 

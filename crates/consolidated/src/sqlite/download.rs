@@ -13,6 +13,7 @@ pub(super) mod watermark;
 pub(super) mod withhold;
 
 use super::details::{CatalogTable, logs_of};
+use crate::catalog::VersionScripts;
 use crate::download::batches::{Batches, Kind, Part, Stretch};
 use crate::download::owed::{OwedEntries, OwedKeys};
 use crate::download::own::Origin;
@@ -20,12 +21,14 @@ use crate::download::range::DownloadTable;
 use crate::download::resume::Window;
 use crate::download::time::Times;
 use crate::download::{self, Sink, range};
+use crate::script::around::Around;
 use crate::script::{Event, Parameter};
 use crate::sqlite::download::durable::Ends;
 use crate::sqlite::download::moment::{DownloadRange, Moment};
 use crate::sqlite::download::owed::{Covered, Lookup};
 use crate::sqlite::download::watermark::Mark;
 use crate::sqlite::errors::{failed, script_failed};
+use crate::sqlite::event_script::Running;
 use crate::sqlite::values::{bind_session, bind_time, write_row};
 use crate::sqlite::{identity, query};
 use crate::synchronization::{DownloadedTable, FetchRequest, Fetched};
@@ -41,15 +44,29 @@ pub(super) fn fetch(
     connection: &Connection,
     tables: &[Arc<CatalogTable>],
     request: &FetchRequest<'_>,
+    scripts: Option<&Arc<VersionScripts>>,
     spills: &Arc<Spills>,
     sink: Sink<'_>,
 ) -> Result<(Fetched, Ends), Failure> {
     let from = (connection, spills);
-    match fetch_once(from, tables, request, false, sink) {
-        Err(Unfetched::Unreadable(_)) => fetch_once(from, tables, request, true, sink),
+    let around = || scripts.and_then(|scripts| Around::of_download(scripts, request.session));
+    let scripted = around().is_some();
+    let run = |sql| match scripted {
+        true => connection.execute_batch(sql).map_err(failed("set a savepoint")),
+        false => Ok(()),
+    };
+    run("SAVEPOINT fetched")?;
+    let fetched = match fetch_once(from, tables, request, (false, around()), sink) {
+        Err(Unfetched::Unreadable(_)) => {
+            run("ROLLBACK TO fetched")?;
+            fetch_once(from, tables, request, (true, around()), sink)
+        }
         outcome => outcome,
-    }
-    .map_err(|(Unfetched::Unreadable(failure) | Unfetched::Failed(failure))| failure)
+    };
+    let fetched =
+        fetched.map_err(|(Unfetched::Unreadable(failure) | Unfetched::Failed(failure))| failure)?;
+    run("RELEASE fetched")?;
+    Ok(fetched)
 }
 
 /// Why nothing was fetched.
@@ -71,17 +88,22 @@ fn fetch_once(
     (connection, spills): (&Connection, &Arc<Spills>),
     tables: &[Arc<CatalogTable>],
     request: &FetchRequest<'_>,
-    isolating: bool,
+    (isolating, mut around): (bool, Option<Around>),
     mut sink: Sink<'_>,
 ) -> Result<(Fetched, Ends), Unfetched> {
     let sql = "SELECT value FROM syncline_system WHERE name = 'generation'";
     let generation = query::value(connection, "read the generation", sql, [])?;
     let void = identity::void(connection, &request.session.remote_id)?;
-    let mut judged = range::all(
-        &Moment { connection, generation, void, time: request.time_us },
-        tables,
-        request,
-    )?;
+    let now = Moment { connection, generation, void, time: request.time_us };
+    let mut judged = range::all(&now, tables, request)?;
+    if let Some(around) = &mut around {
+        around.begin_download(&mut Running(connection), &judged.times())?;
+        // What was written is a part of this download.
+        judged = range::all(&now, tables, request)?;
+    }
+    let session = around.as_ref().map(|around| around.session.clone());
+    let session = session.as_ref().unwrap_or(request.session);
+    let request = &FetchRequest { session, ..*request };
     for position in judged.unordered(tables) {
         if key_order::is_large(connection, &tables[position].published, request)? {
             judged.order(position);
@@ -106,11 +128,17 @@ fn fetch_once(
         };
         download::owed::leave_to_cursors(&mut owed, ranges, unreadable, sink)?;
     }
-    let mut download = Download { connection, request, batches: Batches::new(request, sink) };
+    let (batches, times) = (Batches::new(request, sink), judged.times());
+    let mut download = Download { connection, request, batches, around, times };
     for (position, ((table, range), owed)) in tables.iter().zip(ranges).zip(owed).enumerate() {
         download.table(position, table, range, owed)?;
     }
-    let mut fetched = download.batches.finish();
+    let Download { batches, around, times, .. } = download;
+    let mut fetched = batches.finish();
+    if let Some(mut around) = around {
+        around.end_download(&mut Running(connection), &times, &fetched.sent)?;
+        fetched.user_values = around.session.user_values;
+    }
     let mut ends = Ends::new();
     for (table, range) in tables.iter().zip(ranges) {
         ends.extend(logs_of(table).iter().cloned().zip(range.until.point.0.iter().copied()));
@@ -124,6 +152,9 @@ struct Download<'a, 's> {
     connection: &'a Connection,
     request: &'a FetchRequest<'a>,
     batches: Batches<'a, 's>,
+    /// The scripts around the cursors, where there are some.
+    around: Option<Around>,
+    times: Vec<Times>,
 }
 
 impl Download<'_, '_> {
@@ -139,7 +170,7 @@ impl Download<'_, '_> {
         let own = self.request.echo.own(position);
         let own = own.filter(|_| table.origin(Event::DownloadCursor) == Origin::Generated);
         if let (Some(_), Some((first, last))) = (&range.since, own) {
-            self.batches.count_filtered(last.abs_diff(first) + 1);
+            self.batches.count_filtered(position, last.abs_diff(first) + 1);
         }
         self.batches.begin(Some(owed));
         let refreshed = range.mode == DownloadedTable::Refresh;
@@ -147,18 +178,48 @@ impl Download<'_, '_> {
             let own = range.is_own(kind.event());
             Part { position, kind, refreshed, meets_owed: true, own, stretch: None }
         };
-        if range.mode != DownloadedTable::None {
+        let is_sent = range.mode != DownloadedTable::None;
+        let around = self.around.as_ref().filter(|around| is_sent && around.surrounds(position));
+        let is_surrounded = around.is_some();
+        if is_surrounded {
+            self.script(Event::BeginDownloadDeletes, position)?;
+            self.deletes(table, range, part(Kind::DeletedKeys))?;
+            self.script(Event::EndDownloadDeletes, position)?;
+            self.script(Event::BeginDownloadRows, position)?;
+        }
+        if is_sent {
             for window in range.windows() {
                 let stretch = Stretch::of(range, &window);
                 let part = Part { stretch, ..part(Kind::Rows) };
                 self.cursor(table, Event::DownloadCursor, (&window, range.times), part)?;
             }
-            if let Some(since) = range.deletes() {
-                let (event, window) = (Event::DownloadDeleteCursor, Window::all(since.cloned()));
-                self.cursor(table, event, (&window, range.times), part(Kind::DeletedKeys))?;
-            }
         }
-        self.owed(table, part(Kind::Owed))
+        if is_sent && !is_surrounded {
+            self.deletes(table, range, part(Kind::DeletedKeys))?;
+        }
+        self.owed(table, part(Kind::Owed))?;
+        if is_surrounded {
+            self.script(Event::EndDownloadRows, position)?;
+        }
+        Ok(())
+    }
+
+    /// Runs the script of an event of a table, if there is one.
+    fn script(&mut self, event: Event, position: usize) -> Result<(), Failure> {
+        let Some(around) = &mut self.around else { return Ok(()) };
+        around.around_cursor(&mut Running(self.connection), (event, position), &self.times)
+    }
+
+    /// Sends the keys of the rows of a table that are to be deleted.
+    fn deletes(
+        &mut self,
+        table: &CatalogTable,
+        range: &DownloadRange,
+        part: Part,
+    ) -> Result<(), Failure> {
+        let Some(since) = range.deletes() else { return Ok(()) };
+        let (event, window) = (Event::DownloadDeleteCursor, Window::all(since.cloned()));
+        self.cursor(table, event, (&window, range.times), part)
     }
 
     /// Runs a cursor and hands on what it returns.
@@ -169,7 +230,9 @@ impl Download<'_, '_> {
         window: (&Window<Vec<i64>>, Times),
         part: Part,
     ) -> Result<(), Failure> {
-        let Download { connection, request, batches, .. } = self;
+        let Download { connection, request, batches, around, .. } = self;
+        let session = around.as_ref().map_or(request.session, |around| &around.session);
+        let request = &FetchRequest { session, ..**request };
         let published = &table.published;
         let width = match part.kind {
             Kind::DeletedKeys => published.key.len(),

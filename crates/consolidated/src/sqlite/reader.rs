@@ -128,7 +128,7 @@ impl crate::connection::Reader for Reader {
         let tables = self.catalog.deployed.tables(&session)?;
         let request = FetchRequest { session: &session, ..*request };
         let (fetched, ends) =
-            download::fetch(&self.connection, &tables, &request, &self.spills, sink)?;
+            download::fetch(&self.connection, &tables, &request, None, &self.spills, sink)?;
         snapshot.finish().map_err(failed("end the snapshot"))?;
         self.durable.ensure(&ends)?;
         Ok(fetched)

@@ -321,7 +321,11 @@ impl Writer {
         self.catalog.require_columns(&session)?;
         let tables = self.catalog.deployed.tables(&session)?;
         let request = FetchRequest { session: &session, ..*request };
-        download::fetch(&self.connection, &tables, &request, &self.spills, sink)
+        let scripts = self.catalog.deployed.version_scripts(&session.script_version);
+        let (connection, spills) = (&self.connection, &self.spills);
+        let fetched = download::fetch(connection, &tables, &request, Some(&scripts), spills, sink)?;
+        constraint::require_references(connection)?;
+        Ok(fetched)
     }
 
     /// Lets scripts hear of what was decided, now that it stands.
@@ -439,6 +443,7 @@ impl crate::connection::Writer for Writer {
             self.commit()?;
             Ok(fetched)
         });
+        trace::ended(request.session, Phase::Download, fetched.is_ok());
         let (fetched, ends) = fetched.inspect_err(|_| self.rollback())?;
         self.durable.ensure(&ends)?;
         Ok(fetched)

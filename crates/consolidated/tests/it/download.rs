@@ -1,5 +1,6 @@
 //! What the center sends: every change once, whoever made it and however.
 
+mod around_cursors;
 mod by_writer;
 mod bypasses_postgres;
 mod changes;

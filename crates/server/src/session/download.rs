@@ -43,7 +43,7 @@ fn frames_per_write() -> usize {
 impl<'a> Committed<'a> {
     /// Fetches the download into the spill.
     pub(super) async fn fetch(self) -> Result<Sending<'a>, Failure> {
-        let Committed { mut exchange, applied, ending } = self;
+        let Committed { mut exchange, applied, mut ending } = self;
         let counter = applied.counter;
         let awaited = exchange.acknowledges().then(|| Awaited::of(&exchange, &applied));
         let fetch = Fetch {
@@ -62,6 +62,7 @@ impl<'a> Committed<'a> {
         };
         let fetching = exchange.shared.worker.fetch(fetch);
         let fetched = exchange.at_database(Phase::Fetching, fetching).await?;
+        ending.knows(&fetched.session);
         if let Some((withheld, released)) = fetched.withheld {
             exchange.summary.rejected += withheld.len() as u64;
             let (session, epoch) = (exchange.session.clone(), applied.epoch);

@@ -21,6 +21,13 @@ impl<'a> Ending<'a> {
         Ending { shared: exchange.shared, session }
     }
 
+    /// Scripts have set more for those at the end.
+    pub(super) fn knows(&mut self, session: &Arc<Session>) {
+        if let Some(known) = &mut self.session {
+            known.clone_from(session);
+        }
+    }
+
     /// Runs them, now that all is done at the database.
     pub(super) async fn run(
         mut self,

@@ -92,6 +92,8 @@ pub(crate) struct FetchedDownload {
     pub(crate) filtered: u64,
     /// Tables of which the remote has kept a part.
     pub(crate) continued: u64,
+    /// The session as it goes on, with what scripts have set.
+    pub(crate) session: Arc<Session>,
     /// What must be noted before it is sent: rows that are too large, and such that no longer are.
     pub(crate) withheld: Option<News>,
 }
@@ -289,12 +291,13 @@ pub(super) fn fetch_download(
     rejects.send(&mut frames)?;
     fail_point!("server-download-fetched");
     let (counter, acknowledge) = (fetch.counter, fetch.acknowledge);
+    let session = fetched.session(&fetch.session);
     let (watermarks, receipt) = (fetched.watermarks, fetch.receipt.clone());
     let end = DownloadEnd { rows, watermarks, counter, receipt, acknowledge };
     frames.append(Message::DownloadEnd(end).to_frame()?)?;
     let begin = Message::DownloadBegin(begin).to_frame()?;
     let (filtered, withheld) = (fetched.filtered, oversize.into_news());
-    Ok(FetchedDownload { begin, frames, rows, filtered, continued, withheld })
+    Ok(FetchedDownload { begin, frames, rows, filtered, continued, session, withheld })
 }
 
 /// What is asked of the database.

@@ -57,7 +57,7 @@ pub(super) struct Cursor<'a> {
     pub(super) part: Part,
 }
 
-impl<'a> Cursor<'a> {
+impl Cursor<'_> {
     /// Whether it is sent when the answers of those before it are there.
     pub(super) fn waits(&self) -> bool {
         self.part.kind == Kind::Owed && self.part.meets_owed
@@ -68,22 +68,24 @@ impl<'a> Cursor<'a> {
         self.statement.keeps_plan && !self.part.refreshed
     }
 
-    /// Its parameters.
-    pub(super) fn values(
-        &self,
+    /// Its parameters. Where there is a `session`, it knows what scripts have set.
+    pub(super) fn values<'v>(
+        &'v self,
         table: &Table,
         keys: &[Vec<u8>],
-    ) -> Result<Vec<Value<'a>>, Failure> {
+        session: Option<&'v Session>,
+    ) -> Result<Vec<Value<'v>>, Failure> {
+        let source = Source { session: session.unwrap_or(self.source.session), ..self.source };
         let values = self.statement.slots.iter().map(|slot| match slot {
             Slot::NewColumn(column) | Slot::OldColumn(column) => {
                 let keys = keys.iter().map(Vec::as_slice);
-                Ok(Box::new(owed::key_array(keys, table, *column)?) as Value<'a>)
+                Ok(Box::new(owed::key_array(keys, table, *column)?) as Value<'v>)
             }
             Slot::Bound(which, column) => {
                 let key = self.bounds[*which].into_iter();
-                Ok(Box::new(owed::key_array(key, table, *column)?) as Value<'a>)
+                Ok(Box::new(owed::key_array(key, table, *column)?) as Value<'v>)
             }
-            _ => Ok(self.source.value(slot)),
+            _ => Ok(source.value(slot)),
         });
         values.collect()
     }

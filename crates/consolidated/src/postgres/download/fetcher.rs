@@ -6,6 +6,7 @@ use crate::postgres::catalog::{self, Catalog};
 use crate::postgres::download::claims::Claims;
 use crate::postgres::download::orphans::Orphans;
 use crate::postgres::download::read_lock::{self, ReadLocks};
+use crate::postgres::download::scripted::Scripted;
 use crate::postgres::download::timeline::Timelines;
 use crate::postgres::download::unreadable::Unfetched;
 use crate::postgres::download::{self, Access, Opening, Unopened};
@@ -91,8 +92,10 @@ impl Fetcher<'_> {
         loop {
             let (opening, tables, session) = self.open_snapshot(request)?;
             let request = FetchRequest { session: &session, ..*request };
+            let scripted = self.scripted(&session)?;
             let (link, timelines) = (&mut *self.link, &self.known.timelines);
-            let (from, spills) = ((&opening, isolating), &self.known.spills);
+            let from = (&opening, isolating, scripted);
+            let spills = &self.known.spills;
             match download::fetch(link, &tables, &request, timelines, from, spills, &mut *sink) {
                 Ok(fetched) => {
                     self.known.oldest.look(self.link, opening.snapshot());
@@ -102,6 +105,19 @@ impl Fetcher<'_> {
                 Err(Unfetched::Unreadable(failure) | Unfetched::Failed(failure)) => {
                     return Err(failure);
                 }
+            }
+        }
+    }
+
+    /// The scripts around the cursors. Who compares only, reads without them.
+    fn scripted(&self, session: &Session) -> Result<Option<Scripted>, Failure> {
+        let scripted = Scripted::of(self.catalog, session);
+        match self.access {
+            Access::ReadWrite => Ok(scripted),
+            Access::ReadOnly if scripted.is_none() || session.fetched_by_writer => Ok(None),
+            Access::ReadOnly => {
+                let message = "a new model was deployed in the meantime";
+                Err(Failure::new(Code::Superseded, message))
             }
         }
     }

@@ -90,12 +90,20 @@ impl<'a, 's> Download<'a, 's> {
         }
         let at = self.cursor.map_or(0, |at| at + 1);
         self.cursor = Some(at);
-        if let Some(Part { position, .. }) = parts.get(at).filter(|part| part.begins_table()) {
-            let owed = self.owed.get_mut(*position).and_then(Option::take);
+        if let Some(position) = begun(parts, at) {
+            let owed = self.owed.get_mut(position).and_then(Option::take);
             self.batches.begin(owed);
         }
         Ok(())
     }
+}
+
+/// The table that begins with the cursor at `at`, where its rows are among what is sent.
+fn begun(parts: &[Part], at: usize) -> Option<usize> {
+    let position = parts.get(at)?.position;
+    let before = at.checked_sub(1).map(|before| parts[before].position);
+    let mut of_table = parts[at..].iter().take_while(|part| part.position == position);
+    (before != Some(position) && of_table.any(|part| part.kind == Kind::Rows)).then_some(position)
 }
 
 /// How a cursor's rows are read.

@@ -15,7 +15,8 @@ pub(in crate::postgres) struct Search<'a> {
     pub(in crate::postgres) tables: &'a [Arc<Table>],
     pub(in crate::postgres) ranges: &'a [DownloadRange],
     pub(in crate::postgres) request: &'a FetchRequest<'a>,
-    pub(in crate::postgres) departures: &'a DepartureProbe,
+    /// None where the answers do not count any more.
+    pub(in crate::postgres) departures: Option<&'a DepartureProbe>,
     pub(in crate::postgres) own_upload: Xid8,
 }
 

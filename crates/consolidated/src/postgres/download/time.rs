@@ -12,6 +12,7 @@ use crate::download::time::Time;
 use crate::postgres::catalog::table::Table;
 use crate::postgres::errors::{failed, unreadable};
 use crate::postgres::link::{Call, Link, Row};
+use crate::synchronization::Session;
 use model::{Code, Failure};
 use std::sync::Arc;
 
@@ -30,13 +31,15 @@ WHERE datname = current_database() AND pid <> pg_backend_pid()
 const PREPARED: &str =
     "SELECT 1 FROM pg_prepared_xacts WHERE database = current_database() LIMIT 1";
 
-/// The time to hand out with a snapshot that is taken now; none if it is not known, or if no cursor
-/// of these tables asks for times.
+/// The time to hand out with a snapshot that is taken now; none if it is not known, or if neither a
+/// cursor of these tables nor another script of the session asks for times.
 pub(super) fn before_snapshot(
     link: &mut Link,
     tables: &[Arc<Table>],
+    session: &Session,
 ) -> Result<Option<Time>, Failure> {
-    if !tables.iter().any(|table| ask_for_times(table.deployed.scripts())) {
+    let asks = |table: &Arc<Table>| ask_for_times(table.deployed.scripts());
+    if !session.asks_for_times && !tables.iter().any(asks) {
         return Ok(None);
     }
     let calls = [Call::new(OLDEST, &[]), Call::new(PREPARED, &[])];
@@ -46,7 +49,7 @@ pub(super) fn before_snapshot(
     let (sees_all, role, time) = read(row)?;
     if !sees_all {
         let message = format!(
-            "a cursor asks for {{s.last_download}} or {{s.last_table_download}}, and the role \
+            "a script asks for {{s.last_download}} or {{s.last_table_download}}, and the role \
              {role} does not see since when the transactions of other roles are open"
         );
         return Err(Failure::new(Code::DatabaseRights, message)

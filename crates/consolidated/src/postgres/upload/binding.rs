@@ -71,6 +71,7 @@ impl Binding {
             waiting: Default::default(),
             acknowledge: false,
             fetched_by_writer: false,
+            asks_for_times: false,
             passed: Default::default(),
         };
         let deployed = catalog.tables(&session)?.into_iter().next();

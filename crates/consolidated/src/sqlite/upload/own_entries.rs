@@ -169,6 +169,7 @@ mod tests {
             waiting: Default::default(),
             acknowledge: false,
             fetched_by_writer: false,
+            asks_for_times: false,
             passed: Default::default(),
         };
         let mut alone = Vec::new();

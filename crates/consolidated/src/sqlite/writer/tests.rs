@@ -63,6 +63,7 @@ impl Site {
             waiting: Default::default(),
             acknowledge: false,
             fetched_by_writer: false,
+            asks_for_times: false,
             passed: Default::default(),
         };
         let identity = Identity {

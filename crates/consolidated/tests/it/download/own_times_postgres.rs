@@ -51,14 +51,17 @@ const UPLOADS: [Own<'_>; 3] = [
     ("visit", UploadDelete, "UPDATE visit SET active = false WHERE id = {r.id}"),
 ];
 
+pub(crate) fn grant() {
+    static GRANTED: Once = Once::new();
+    GRANTED.call_once(|| {
+        Cluster::shared().superuser_sql(&format!("GRANT pg_read_all_stats TO {APP_ROLE}"));
+    });
+}
+
 /// The role of the server may see since when transactions are open.
 fn database(schema: &str) -> TestDatabase {
-    static GRANTED: Once = Once::new();
-    let cluster = Cluster::shared();
-    GRANTED.call_once(|| {
-        cluster.superuser_sql(&format!("GRANT pg_read_all_stats TO {APP_ROLE}"));
-    });
-    let database = cluster.database();
+    grant();
+    let database = Cluster::shared().database();
     database.sql(schema);
     database
 }

@@ -115,6 +115,7 @@ fn fetch() -> Fetch {
         waiting: Default::default(),
         acknowledge: false,
         fetched_by_writer: true,
+        asks_for_times: false,
         user_values: Default::default(),
         publications: Default::default(),
         ends: false,
