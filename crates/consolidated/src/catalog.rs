@@ -43,6 +43,9 @@ pub(crate) const ACKNOWLEDGE: &str = "acknowledge";
 /// The option that says what becomes of an upload with a row that the database refuses, and its
 /// value where nothing of the upload is applied then.
 pub(crate) const ON_ERROR: &str = "on_error";
+
+/// The option that a synchronization has one connection.
+pub(crate) const SESSION: &str = "session";
 pub(crate) const CANCEL: &str = "cancel";
 
 /// A deployment.
@@ -129,7 +132,8 @@ impl<D: DeserializeOwned> Catalog<D> {
                 })
             };
             let acknowledge = has(ACKNOWLEDGE, "true");
-            let scripts = VersionScripts::read(&rows.scripts, name, has(ON_ERROR, CANCEL))?;
+            let options = (has(ON_ERROR, CANCEL), has(SESSION, "true"));
+            let scripts = VersionScripts::read(&rows.scripts, name, options)?;
             let (name, scripts) = (ScriptVersion::new(name.clone())?, Arc::new(scripts));
             versions.push(Version { name, acknowledge, scripts, publications, tables, held });
         }
@@ -185,6 +189,7 @@ impl<D> Catalog<D> {
         };
         let runs = |phase| version.is_some_and(|version| version.scripts.runs(phase));
         let ends = runs(Phase::End);
+        let is_session = version.is_some_and(|version| version.scripts.is_session());
         Ok(Session {
             acknowledge,
             fetched_by_writer: runs(Phase::Download),
@@ -193,6 +198,7 @@ impl<D> Catalog<D> {
             user_values: BTreeMap::new(),
             publications: publications.into(),
             ends,
+            is_session,
             database_id: self.database_id.clone(),
             deployment: self.deployment,
             remote_id: remote_id.clone(),

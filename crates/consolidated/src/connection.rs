@@ -166,6 +166,14 @@ pub trait Writer: Debug + Send {
         sink: &mut dyn FnMut(DownloadBatch) -> Result<(), Failure>,
     ) -> Result<Fetched, Failure>;
 
+    /// The connection that the script version of `session` has for itself, where its scripts have run
+    /// that belong to connections. Call outside a group. Another deployment or version gets another
+    /// one.
+    fn session(&mut self, session: &Session) -> Result<&mut dyn Writer, Failure>;
+
+    /// Closes that connection, which has failed or is not needed any more.
+    fn end_session(&mut self);
+
     /// Notes which rows a download was too large to carry, as rows that the remote is owed and as
     /// rejects, before it is sent. When it fails, it alone has had no effect.
     fn withhold(&mut self, withholding: &Withholding<'_>) -> Result<(), Failure>;

@@ -21,7 +21,7 @@ pub(crate) mod table;
 mod tracked;
 mod wanted;
 
-pub(crate) use plan::{Plan, plan};
+pub(crate) use plan::{Plan, VersionPlan, plan};
 pub(crate) use rows::{
     planned as planned_rows, replacement as row_replacement, stored as stored_rows,
 };

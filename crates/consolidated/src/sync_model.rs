@@ -38,6 +38,8 @@ pub struct SyncModel {
     pub time_zone: Option<String>,
     /// A row that the database refuses cancels the upload, if no script decides otherwise.
     pub cancels: bool,
+    /// A synchronization has one connection from its begin to its end.
+    pub session: bool,
     /// No script is generated that the user can write.
     pub only_own: bool,
     /// The scripts that the user wrote, by the table's name as written and event. Those that belong
@@ -166,6 +168,8 @@ struct ModelFile {
     unpublished: Vec<String>,
     scripts: Option<ScriptsFile>,
     on_error: Option<OnErrorFile>,
+    #[serde(default)]
+    session: bool,
     time_zone: Option<String>,
 }
 
@@ -273,6 +277,7 @@ impl SyncModel {
             unpublished: file.unpublished,
             time_zone: file.time_zone,
             cancels: file.on_error == Some(OnErrorFile::Cancel),
+            session: file.session,
             only_own: file.scripts == Some(ScriptsFile::Own),
             own_scripts: BTreeMap::new(),
             misplaced_scripts: Vec::new(),

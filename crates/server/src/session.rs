@@ -39,6 +39,7 @@ use crate::phases::Phase;
 use crate::transfers::Transfer;
 use crate::turns::Origin;
 use crate::upload::ReceivedUpload;
+use crate::worker::{FetchedDownload, Heard};
 use acknowledgement::Awaited;
 use admission::{admit, expect_hello, held_marks, identity, marks};
 use consolidated::{Applied, Session};
@@ -85,6 +86,8 @@ struct Committed<'a> {
     exchange: Exchange<'a>,
     applied: Applied,
     ending: Ending<'a>,
+    /// The download, where it is fetched by itself behind the upload.
+    awaited: Option<Heard<FetchedDownload>>,
 }
 
 /// The download is complete.

@@ -22,7 +22,7 @@ mod writer;
 pub(crate) use comparison::Comparison;
 pub(crate) use cost::{Cost, Costed};
 pub(crate) use reader::{Admission, Admitted, Fetch, FetchedDownload, Resume, waiting_table};
-pub(crate) use writer::{Begin, Withhold, Write};
+pub(crate) use writer::{Apply, Begin, Whole, Withhold, Write};
 
 use crate::config::Config;
 use crate::stage::{self, Execution, Queue};
@@ -174,16 +174,40 @@ impl Worker {
         ask(&self.writes, |answer| Write::ChangePassword(change, answer)).await
     }
 
+    /// Runs a whole synchronization over a connection that its script version has for itself. Its
+    /// parts are told as they are done.
+    pub(crate) async fn whole(&self, whole: Whole) -> Result<Told, Failure> {
+        let (applied, told_applied) = oneshot::channel();
+        let (fetched, told_fetched) = oneshot::channel();
+        let (ended, told_ended) = oneshot::channel();
+        let answers = writer::Answers { applied, fetched, ended };
+        self.writes.put(Write::Whole(Box::new(whole), answers)).await?;
+        Ok(Told { applied: told_applied, fetched: told_fetched, ended: told_ended })
+    }
+
     /// Applies an upload; the answer comes after it is durable.
     pub(crate) async fn upload(
         &self,
-        upload: writer::Apply,
+        upload: Apply,
     ) -> Result<Costed<consolidated::Applied>, Failure> {
         ask(&self.writes, |answer| Write::Apply(Box::new(upload), answer)).await
     }
 }
 
-pub(crate) use writer::Apply;
+/// What is told of a whole synchronization.
+pub(crate) struct Told {
+    pub(crate) applied: Heard<consolidated::Applied>,
+    pub(crate) fetched: Heard<FetchedDownload>,
+    pub(crate) ended: Heard<()>,
+}
+
+/// An answer that is still to come.
+pub(crate) type Heard<T> = oneshot::Receiver<Result<Costed<T>, Failure>>;
+
+/// Waits for an answer.
+pub(crate) async fn hear<T>(answer: Heard<T>) -> Result<Costed<T>, Failure> {
+    answer.await.map_err(|_| Failure::new(Code::Bug, GONE))?
+}
 
 /// Puts a request into a queue, and waits for its answer.
 async fn ask<R, T>(

@@ -18,6 +18,8 @@ pub(crate) struct VersionScripts {
     name: String,
     /// A row that the database refuses cancels the upload, if no script decides otherwise.
     pub(crate) cancels: bool,
+    /// The model wants one connection for a whole synchronization.
+    session: bool,
 }
 
 /// A script, and what the user wrote: for messages.
@@ -32,10 +34,10 @@ impl VersionScripts {
     pub(super) fn read(
         rows: &[(String, String, String, String)],
         version: &str,
-        cancels: bool,
+        (cancels, session): (bool, bool),
     ) -> Result<VersionScripts, Failure> {
         let mut read =
-            VersionScripts { name: version.to_owned(), cancels, ..VersionScripts::default() };
+            VersionScripts { name: version.to_owned(), cancels, session, ..Default::default() };
         for (_, table, event, text) in rows.iter().filter(|row| row.0 == version) {
             let event = Event::from_name(event).ok_or_else(|| {
                 let message = format!("script version {version} has an unknown event {event}");
@@ -83,6 +85,11 @@ impl VersionScripts {
             return None;
         }
         self.scripts.get(&(event, table.unwrap_or_default().to_owned()))
+    }
+
+    /// Whether a synchronization has one connection from its begin to its end.
+    pub(crate) fn is_session(&self) -> bool {
+        self.session || self.runs(Phase::Connection)
     }
 
     /// Whether there is anything to run in this part of a synchronization.

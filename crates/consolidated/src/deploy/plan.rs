@@ -35,6 +35,8 @@ pub(crate) struct VersionPlan<S: Schema> {
     pub(crate) publications: Vec<(PublicationName, Vec<String>)>,
     /// Whether a row that the database refuses cancels the upload, if no script decides.
     pub(crate) cancels: bool,
+    /// Whether the model wants one connection for a whole synchronization.
+    pub(crate) session: bool,
     /// Parents first.
     pub(crate) tables: Vec<TablePlan<S>>,
     /// Scripts of events that belong to no table.
@@ -170,9 +172,20 @@ impl<'a, S: Schema> Version<'a, S> {
         }
         let (script_version, publications) =
             (self.model.script_version.clone(), self.publications.clone());
-        let (acknowledge, cancels) = (self.model.acknowledge, self.model.cancels);
+        let SyncModel { acknowledge, cancels, session, .. } = *self.model;
         let scripts = own::of_version(self.model, mistakes);
-        Ok(VersionPlan { script_version, acknowledge, publications, cancels, tables, scripts })
+        if session || scripts.iter().any(|script| script.event.makes_session()) {
+            notices.extend(S::notice_of_sessions(&script_version));
+        }
+        Ok(VersionPlan {
+            script_version,
+            acknowledge,
+            publications,
+            cancels,
+            session,
+            tables,
+            scripts,
+        })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::plan::{Plan, VersionPlan};
 use super::schema::Schema;
-use crate::catalog::{ACKNOWLEDGE, CANCEL, ON_ERROR};
+use crate::catalog::{ACKNOWLEDGE, CANCEL, ON_ERROR, SESSION};
 use crate::quote::literal;
 use crate::sql::{Sql, TextRow, Words};
 use model::Failure;
@@ -68,6 +68,9 @@ fn version_rows<S: Schema>(position: usize, version: &VersionPlan<S>, prefix: &s
     }
     if version.cancels {
         rows.push(insert("syncline_option", &[name, ON_ERROR, CANCEL], None));
+    }
+    if version.session {
+        rows.push(insert("syncline_option", &[name, SESSION, "true"], None));
     }
     for script in &version.scripts {
         let values = [name, "", script.event.name(), &script.stored()];

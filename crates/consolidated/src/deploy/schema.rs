@@ -104,6 +104,9 @@ pub(crate) trait Schema: Sized {
     /// A user's script writes rows of the table: nothing is known of what becomes of them.
     fn writes_as_it_likes(details: &mut Self::Details);
 
+    /// What a version costs others whose synchronizations have one connection each.
+    fn notice_of_sessions(version: &model::ScriptVersion) -> Option<String>;
+
     /// What tracks a table, if anything has to.
     fn tracking(table: &Self::Table, wanted: &Wanted) -> Option<Self::Tracking>;
 }

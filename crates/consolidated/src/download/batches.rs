@@ -386,6 +386,7 @@ mod tests {
             user_values: Default::default(),
             publications: std::sync::Arc::default(),
             ends: false,
+            is_session: false,
             database_id: DatabaseId("d".into()),
             deployment: 1,
             remote_id: RemoteId::new("r").unwrap(),

@@ -45,6 +45,8 @@ pub(super) struct Link {
     role: Role,
     facts: Facts,
     cancellation: Cancellation,
+    /// Whether it is of no use without what its session has.
+    is_kept: bool,
 }
 
 impl std::fmt::Debug for Link {
@@ -70,13 +72,20 @@ impl Link {
         let line = Line::new(&destination.options, &cancellation);
         let pulse = Pulse::of(&line, role.idle_in_transaction(&destination.timeouts));
         let facts = Facts::default();
-        let mut link = Link { line, pulse, destination, role, facts, cancellation };
+        let is_kept = false;
+        let mut link = Link { line, pulse, destination, role, facts, cancellation, is_kept };
         link.connect()?;
         Ok(link)
     }
 
     fn line(&self) -> MutexGuard<'_, Line> {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on it does not connect again: another session would lack what scripts have made in
+    /// this one.
+    pub(super) fn keep(&mut self) {
+        self.is_kept = true;
     }
 
     /// For what works on its own while a transaction is open.
@@ -126,9 +135,9 @@ impl Link {
     pub(super) fn begin(&mut self, calls: &[Call<'_>]) -> Result<Vec<Answer>, Fault> {
         self.roll_back();
         self.line().collided = false;
-        if self.line().session.is_some() {
+        if self.is_kept || self.line().session.is_some() {
             match self.flight(calls) {
-                Err(fault) if fault.is_lost() => {}
+                Err(fault) if fault.is_lost() && !self.is_kept => {}
                 outcome => return outcome,
             }
         }
@@ -199,6 +208,11 @@ impl Link {
         if let Some(session) = &mut self.line().session {
             session.forget_statements();
         }
+    }
+
+    /// Whether a transaction is open.
+    pub(super) fn is_in_transaction(&self) -> bool {
+        self.line().is_in_transaction()
     }
 
     /// Whether the connection is lost, and with it what was done in a transaction.

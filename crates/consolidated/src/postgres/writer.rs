@@ -23,7 +23,7 @@ use crate::postgres::upload::work::Upload;
 use crate::postgres::upload::{self, Undone, held};
 use crate::script::around::Around;
 use crate::script::told::ToldValues;
-use crate::script::{Phase, trace};
+use crate::script::{Event, Phase, trace};
 use crate::serving::{Departures, Serving};
 use crate::shape;
 use crate::sql::Sql;
@@ -63,6 +63,16 @@ pub(crate) struct Writer {
     spills: Arc<Spills>,
     departures: Departures,
     may_drain: bool,
+    /// The connection of a script version that has one for itself, and for whom it was used last.
+    own: Option<(Session, Box<Writer>)>,
+    url: PostgresUrl,
+    serving: Serving,
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        crate::connection::Writer::end_session(self);
+    }
 }
 
 impl Writer {
@@ -73,7 +83,19 @@ impl Writer {
         let (timelines, life) = (Timelines::default(), Life::default());
         let (spills, departures) = (serving.spills.clone(), serving.departures.clone());
         let (known, may_drain) = (Known::new(serving), serving.may_drain);
-        Ok(Writer { link, catalog, timelines, life, known, spills, departures, may_drain })
+        Ok(Writer {
+            link,
+            catalog,
+            timelines,
+            life,
+            known,
+            spills,
+            departures,
+            may_drain,
+            own: None,
+            url: url.clone(),
+            serving: serving.clone(),
+        })
     }
 
     /// Runs `work` in a transaction, which it commits itself; undone where it fails.
@@ -343,6 +365,19 @@ impl Writer {
         outcome
     }
 
+    /// Runs a script of the connection, in a transaction of its own or in none.
+    fn run_for_connection(&mut self, session: &Session, event: Event) -> Result<(), Failure> {
+        let scripts = self.catalog.deployed.version_scripts(&session.script_version);
+        let Some(mut around) = Around::of(&scripts, session) else { return Ok(()) };
+        if event == Event::BeginConnectionAutocommit {
+            let calls = &mut Running { link: &mut self.link, zone: None };
+            return around.of_connection(calls, event);
+        }
+        self.around_rows(Phase::Connection, &mut around, |around, calls| {
+            around.of_connection(calls, event)
+        })
+    }
+
     /// T6 of a synchronization that has failed: what fails here too is in the log alone.
     fn end_failed(&mut self, mut around: Around) {
         let ended =
@@ -490,6 +525,42 @@ impl crate::connection::Writer for Writer {
         let fetched = self.until_alone(|writer| writer.fetcher().fetch(request, sink));
         trace::ended(request.session, Phase::Download, fetched.is_ok());
         fetched.map_err(|failure| self.fetcher().explain(failure, request.session))
+    }
+
+    fn session(
+        &mut self,
+        session: &Session,
+    ) -> Result<&mut dyn crate::connection::Writer, Failure> {
+        self.meet_deployment(session)?;
+        let deployment = self.catalog.deployed.deployment;
+        let fits = |(last, own): &(Session, Box<Writer>)| {
+            last.script_version == session.script_version
+                && own.catalog.deployed.deployment == deployment
+                && !own.link.is_lost()
+        };
+        let own = match self.own.take_if(|own| fits(own)) {
+            Some((_, own)) => own,
+            None => {
+                self.end_session();
+                let mut own = Box::new(Writer::open(&self.url, &self.serving)?);
+                own.run_for_connection(session, Event::BeginConnectionAutocommit)?;
+                own.run_for_connection(session, Event::BeginConnection)?;
+                own.link.keep();
+                own
+            }
+        };
+        let (_, own) = self.own.insert((session.clone(), own));
+        Ok(own.as_mut())
+    }
+
+    fn end_session(&mut self) {
+        let Some((session, mut own)) = self.own.take() else { return };
+        if own.link.is_lost() {
+            return;
+        }
+        if let Err(failure) = own.run_for_connection(&session, Event::EndConnection) {
+            tracing::error!(error = %failure.full_message(), "end_connection fails");
+        }
     }
 
     fn withhold(&mut self, withholding: &Withholding<'_>) -> Result<(), Failure> {

@@ -64,7 +64,8 @@ pub(crate) struct Around {
 impl Around {
     /// None where there are no such scripts.
     pub(crate) fn of(scripts: &Arc<VersionScripts>, session: &Session) -> Option<Around> {
-        const PHASES: [Phase; 4] = [Phase::Begin, Phase::Upload, Phase::Prepare, Phase::End];
+        const PHASES: [Phase; 5] =
+            [Phase::Connection, Phase::Begin, Phase::Upload, Phase::Prepare, Phase::End];
         let runs = PHASES.iter().any(|phase| scripts.runs(*phase));
         runs.then(|| Around {
             scripts: scripts.clone(),
@@ -85,6 +86,15 @@ impl Around {
     /// Whether anything is to be run.
     pub(crate) fn runs(&self, phase: Phase) -> bool {
         self.scripts.runs(phase)
+    }
+
+    /// Of a connection.
+    pub(crate) fn of_connection(
+        &mut self,
+        calls: &mut dyn Calls,
+        event: Event,
+    ) -> Result<(), Failure> {
+        self.run(calls, (event, None), ToldValues::default())
     }
 
     /// T2.

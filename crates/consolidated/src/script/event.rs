@@ -6,6 +6,12 @@ use std::fmt;
 /// The moment at which a script runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Event {
+    /// A connection was opened for a script version. It is in no transaction.
+    BeginConnectionAutocommit,
+    /// The same, in a transaction.
+    BeginConnection,
+    /// A connection is about to be closed.
+    EndConnection,
     /// A synchronization begins.
     BeginSynchronization,
     /// The same for each of its publications.
@@ -87,6 +93,8 @@ pub(crate) const FETCHING: [Event; 2] = [Event::UploadFetch, Event::UploadFetchC
 /// The part of a synchronization that an event belongs to. Each has a transaction of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
+    /// Of a connection that a script version has for itself.
+    Connection,
     /// T2
     Begin,
     /// T3
@@ -105,6 +113,7 @@ impl Phase {
     /// What the field calls its transaction.
     pub(crate) fn transaction(self) -> &'static str {
         match self {
+            Phase::Connection => "connection",
             Phase::Begin => "T2",
             Phase::Upload => "T3",
             Phase::Prepare => "T4",
@@ -160,7 +169,7 @@ pub(crate) struct EventFact {
 
 /// Every event, in the order in which they run.
 #[rustfmt::skip]
-pub(crate) const EVENTS: [EventFact; 35] = {
+pub(crate) const EVENTS: [EventFact; 38] = {
     use {By::*, Event as E, Images as I, Phase as P, Scope as S, Told as T};
     const ERROR: &[Told] =
         &[T::ActionCode, T::ErrorCode, T::SqlState, T::ErrorMessage, T::Table];
@@ -172,6 +181,9 @@ pub(crate) const EVENTS: [EventFact; 35] = {
     const PUBLICATION: &[Told] = &[T::PublicationName, T::GenerationNumber];
     const END_PUBLICATION: &[Told] = &[T::PublicationName, T::SynchronizationOk];
     [
+        around(E::BeginConnectionAutocommit, "begin_connection_autocommit", P::Connection, S::Version, &[]),
+        around(E::BeginConnection, "begin_connection", P::Connection, S::Version, &[]),
+        around(E::EndConnection, "end_connection", P::Connection, S::Version, &[]),
         around(E::BeginSynchronization, "begin_synchronization", P::Begin, S::Both, TABLE),
         around(E::BeginPublication, "begin_publication", P::Begin, S::Version, PUBLICATION),
         around(E::BeginUpload, "begin_upload", P::Upload, S::Both, TABLE),
@@ -276,6 +288,16 @@ impl Event {
     /// Whether its script runs around rows: once, and for none of them.
     pub(crate) fn is_around(self) -> bool {
         self.fact().images == Images::None && !self.is_query()
+    }
+
+    /// Whether its script makes a synchronization one that has a connection for itself.
+    pub(crate) fn makes_session(self) -> bool {
+        self.fact().phase == Phase::Connection
+    }
+
+    /// Whether its script makes what the other scripts find on a connection.
+    pub(crate) fn begins_connection(self) -> bool {
+        matches!(self, Event::BeginConnectionAutocommit | Event::BeginConnection)
     }
 
     /// Whether a table can have a script of it.

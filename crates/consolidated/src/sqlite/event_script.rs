@@ -81,7 +81,7 @@ fn read(names: &[String], row: &Row<'_>) -> rusqlite::Result<Vec<(String, Option
 
 /// What is wrong with a statement, at its place in the text of the user. What fails while it runs
 /// is told at its begin.
-fn mistake(script: &Script, error: &Error) -> Mistake {
+pub(super) fn mistake(script: &Script, error: &Error) -> Mistake {
     let (begin, message) = match error {
         Error::SqlInputError { msg, offset, .. } => (usize::try_from(*offset).ok(), msg.clone()),
         Error::SqliteFailure(_, Some(message)) => (None, message.clone()),

@@ -14,7 +14,7 @@ use crate::disk::Location;
 use crate::identity::{Incarnation, noting};
 use crate::script::around::Around;
 use crate::script::told::ToldValues;
-use crate::script::{Phase, trace};
+use crate::script::{Event, Phase, trace};
 use crate::serving::Serving;
 use crate::serving::start_mark::SET_BACK;
 use crate::shape;
@@ -64,6 +64,9 @@ pub(crate) struct Writer {
     in_hand: usize,
     spills: Arc<Spills>,
     may_drain: bool,
+    /// The connection of a script version that has one for itself, and for whom it was used last.
+    own: Option<(Session, Box<Writer>)>,
+    serving: Serving,
     /// What was decided in the transaction about rows that the database refuses.
     decided: Vec<(Session, Arc<VersionScripts>, Decisions)>,
 }
@@ -87,6 +90,8 @@ impl Writer {
             spills: serving.spills.clone(),
             may_drain: serving.may_drain,
             decided: Vec::new(),
+            own: None,
+            serving: serving.clone(),
             connection,
         })
     }
@@ -300,6 +305,22 @@ impl Writer {
         outcome
     }
 
+    /// Runs a script of the connection in a transaction of its own.
+    fn run_for_connection(&mut self, session: &Session, event: Event) -> Result<(), Failure> {
+        use crate::connection::Writer as _;
+        let scripts = self.catalog.deployed.version_scripts(&session.script_version);
+        let Some(mut around) = Around::of(&scripts, session) else { return Ok(()) };
+        self.begin()?;
+        let run = |around: &mut Around, calls: &mut Running<'_>| around.of_connection(calls, event);
+        match self.around_rows(Phase::Connection, &mut around, run) {
+            Ok(()) => self.commit(),
+            Err(failure) => {
+                self.rollback();
+                Err(failure)
+            }
+        }
+    }
+
     /// T6 of a synchronization that has failed: what fails here too is in the log alone.
     fn end_failed(&mut self, mut around: Around) {
         let ended =
@@ -340,6 +361,12 @@ impl Writer {
                 }
             }
         }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        crate::connection::Writer::end_session(self);
     }
 }
 
@@ -447,6 +474,36 @@ impl crate::connection::Writer for Writer {
         let (fetched, ends) = fetched.inspect_err(|_| self.rollback())?;
         self.durable.ensure(&ends)?;
         Ok(fetched)
+    }
+
+    fn session(
+        &mut self,
+        session: &Session,
+    ) -> Result<&mut dyn crate::connection::Writer, Failure> {
+        let deployment = catalog::deployment(&self.connection)?;
+        let fits = |(last, own): &(Session, Box<Writer>)| {
+            last.script_version == session.script_version
+                && own.catalog.deployed.deployment == deployment
+        };
+        let own = match self.own.take_if(|own| fits(own)) {
+            Some((_, own)) => own,
+            None => {
+                self.end_session();
+                let mut own = Box::new(Writer::open(&self.location, &self.serving)?);
+                own.run_for_connection(session, Event::BeginConnectionAutocommit)?;
+                own.run_for_connection(session, Event::BeginConnection)?;
+                own
+            }
+        };
+        let (_, own) = self.own.insert((session.clone(), own));
+        Ok(own.as_mut())
+    }
+
+    fn end_session(&mut self) {
+        let Some((session, mut own)) = self.own.take() else { return };
+        if let Err(failure) = own.run_for_connection(&session, Event::EndConnection) {
+            tracing::error!(error = %failure.full_message(), "end_connection fails");
+        }
     }
 
     fn withhold(&mut self, withholding: &Withholding<'_>) -> Result<(), Failure> {

@@ -1,11 +1,13 @@
 //! The download: from the database into the spill, from there to the network.
 
 use super::acknowledgement::Awaited;
+use super::exchange::Exchange;
 use super::{Committed, Sending};
 use crate::fail_point::fail_point;
 use crate::phases::Phase;
-use crate::worker::{Fetch, Withhold};
-use model::{Failure, Spill, SpillPosition};
+use crate::worker::{Fetch, Withhold, hear};
+use consolidated::Echo;
+use model::{Counter, Failure, Spill, SpillPosition};
 use std::borrow::Cow;
 
 /// Most frames of a download in one write.
@@ -43,25 +45,18 @@ fn frames_per_write() -> usize {
 impl<'a> Committed<'a> {
     /// Fetches the download into the spill.
     pub(super) async fn fetch(self) -> Result<Sending<'a>, Failure> {
-        let Committed { mut exchange, applied, mut ending } = self;
+        let Committed { mut exchange, mut applied, mut ending, awaited: fetched } = self;
         let counter = applied.counter;
         let awaited = exchange.acknowledges().then(|| Awaited::of(&exchange, &applied));
-        let fetch = Fetch {
-            session: exchange.session.clone(),
-            counter,
-            marks: exchange.marks.clone(),
-            held_marks: exchange.held_marks.clone(),
-            compression: exchange.compression(),
-            echo: applied.echo,
-            time_us: applied.time_us,
-            wanted: exchange.wanted_rows()?,
-            receipt: applied.receipt,
-            acknowledge: exchange.acknowledges(),
-            resume: exchange.resume(),
-            spilled: exchange.summary.spilled.clone(),
+        let fetched = match fetched {
+            Some(fetched) => exchange.at_database(Phase::Fetching, hear(fetched)).await?,
+            None => {
+                let mut fetch = exchange.fetch()?;
+                fetch.go_on(&exchange.session, &mut applied);
+                let fetching = exchange.shared.worker.fetch(fetch);
+                exchange.at_database(Phase::Fetching, fetching).await?
+            }
         };
-        let fetching = exchange.shared.worker.fetch(fetch);
-        let fetched = exchange.at_database(Phase::Fetching, fetching).await?;
         ending.knows(&fetched.session);
         if let Some((withheld, released)) = fetched.withheld {
             exchange.summary.rejected += withheld.len() as u64;
@@ -75,6 +70,26 @@ impl<'a> Committed<'a> {
         exchange.summary.filtered = fetched.filtered;
         exchange.summary.resumed = fetched.continued;
         Ok(Sending { exchange, begin: Some(fetched.begin), frames: fetched.frames, awaited })
+    }
+}
+
+impl Exchange<'_> {
+    /// The download, but for what only the upload before it tells.
+    pub(super) fn fetch(&self) -> Result<Fetch, Failure> {
+        Ok(Fetch {
+            session: self.session.clone(),
+            counter: Counter::default(),
+            marks: self.marks.clone(),
+            held_marks: self.held_marks.clone(),
+            compression: self.compression(),
+            echo: Echo::default(),
+            time_us: None,
+            wanted: self.wanted_rows()?,
+            receipt: None,
+            acknowledge: self.acknowledges(),
+            resume: self.resume(),
+            spilled: self.summary.spilled.clone(),
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 use super::exchange::Exchange;
 use super::surroundings::Shared;
 use crate::phases::Phase;
+use crate::worker::{Heard, hear};
 use consolidated::Session;
 use model::Failure;
 use std::sync::Arc;
@@ -12,13 +13,16 @@ use std::sync::Arc;
 pub(super) struct Ending<'a> {
     shared: &'a Shared,
     session: Option<Arc<Session>>,
+    /// Where they run by themselves, behind the rest.
+    awaited: Option<Heard<()>>,
 }
 
 impl<'a> Ending<'a> {
     /// Of a session whose upload has been applied.
-    pub(super) fn of(exchange: &Exchange<'a>) -> Ending<'a> {
-        let session = exchange.session.ends.then(|| exchange.session.clone());
-        Ending { shared: exchange.shared, session }
+    pub(super) fn of(exchange: &Exchange<'a>, awaited: Option<Heard<()>>) -> Ending<'a> {
+        let is_ours = exchange.session.ends && awaited.is_none();
+        let session = is_ours.then(|| exchange.session.clone());
+        Ending { shared: exchange.shared, session, awaited }
     }
 
     /// Scripts have set more for those at the end.
@@ -34,6 +38,9 @@ impl<'a> Ending<'a> {
         exchange: &mut Exchange<'a>,
         phase: Phase,
     ) -> Result<(), Failure> {
+        if let Some(awaited) = self.awaited.take() {
+            return exchange.at_database(phase, hear(awaited)).await;
+        }
         if self.session.is_none() {
             return Ok(());
         }

@@ -7,7 +7,7 @@ use crate::fail_point::fail_point;
 use crate::network::Received;
 use crate::phases::Phase;
 use crate::upload::{ReceivedUpload, UploadInProgress};
-use crate::worker::Apply;
+use crate::worker::{Apply, Whole, hear};
 use consolidated::{Applied, EnteredAgain};
 use model::{Code, Failure};
 use protocol::{LastUpload, Message, Mode, UploadCommitted, UploadState};
@@ -74,6 +74,7 @@ impl<'a> Applying<'a> {
             Some(rows) => (rows.previous, rows.progress),
             None => (exchange.identity.progress, exchange.identity.progress),
         };
+        let download_follows = exchange.hello.mode != Mode::UploadOnly;
         let request = Apply {
             session: exchange.session.clone(),
             identity: exchange.identity,
@@ -81,12 +82,23 @@ impl<'a> Applying<'a> {
             epoch,
             previous,
             progress,
-            download_follows: exchange.hello.mode != Mode::UploadOnly,
+            download_follows,
             marks: exchange.marks.clone(),
             rows,
         };
-        let applying = exchange.shared.worker.upload(request);
-        let applied = exchange.at_database(Phase::Applying, applying).await;
+        let (worker, mut behind) = (&exchange.shared.worker, (None, None));
+        let applied = if exchange.session.is_session {
+            let fetch = download_follows.then(|| exchange.fetch()).transpose()?;
+            let applying = async {
+                let told = worker.whole(Whole { apply: request, fetch }).await?;
+                behind = (Some(told.fetched), Some(told.ended));
+                hear(told.applied).await
+            };
+            exchange.at_database(Phase::Applying, applying).await
+        } else {
+            exchange.at_database(Phase::Applying, worker.upload(request)).await
+        };
+        let (awaited, ended) = behind;
         if let Err(failure) = &applied
             && failure.code() == Code::ServerDrained
         {
@@ -96,13 +108,13 @@ impl<'a> Applying<'a> {
         }
         let mut applied = applied?;
         exchange.session = applied.session(&exchange.session);
-        let ending = Ending::of(&exchange);
+        let ending = Ending::of(&exchange, ended);
         if uploaded {
             exchange.confirm(&applied).await?;
         }
         match applied.stopped.take() {
             Some(failure) => Err(failure),
-            None => Ok(Committed { exchange, applied, ending }),
+            None => Ok(Committed { exchange, applied, ending, awaited }),
         }
     }
 }

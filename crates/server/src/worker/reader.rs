@@ -10,8 +10,8 @@ use crate::authenticate::Granted;
 use crate::fail_point::fail_point;
 use crate::stage::{Intake, Routine};
 use consolidated::{
-    Admittee, Credentials, DownloadBatch, DownloadedTable, Echo, FetchRequest, Fetched, Passed,
-    Reader, RemoteBinding, ResumedTable, Resuming, Session, TableMark, TableToken,
+    Admittee, Applied, Credentials, DownloadBatch, DownloadedTable, Echo, FetchRequest, Fetched,
+    Passed, Reader, RemoteBinding, ResumedTable, Resuming, Session, TableMark, TableToken,
 };
 use model::{
     Clock, Counter, Failure, MESSAGE_BYTES_MAX, PublicationName, Receipt, RemoteId, ScriptVersion,
@@ -74,6 +74,17 @@ pub(crate) struct Fetch {
     pub(crate) resume: Resume,
     /// Counts what goes to disk.
     pub(crate) spilled: SpilledBytes,
+}
+
+impl Fetch {
+    /// The same behind an upload.
+    pub(crate) fn go_on(&mut self, session: &Arc<Session>, applied: &mut Applied) {
+        self.session = session.clone();
+        self.counter = applied.counter;
+        self.echo = std::mem::take(&mut applied.echo);
+        self.time_us = applied.time_us;
+        self.receipt = applied.receipt.clone();
+    }
 }
 
 /// What the remote keeps of downloads that were cut.

@@ -48,13 +48,15 @@ pub(crate) enum Write {
     End(End, Answer<()>),
     Acknowledge(Acknowledgement, Answer<()>),
     ChangePassword(PasswordChange, Answer<()>),
+    /// A whole synchronization over one connection: never in a group.
+    Whole(Box<Whole>, Answers),
     /// In a transaction of its own: never in a group.
     Fetch(Box<Fetch>, Answer<FetchedDownload>),
 }
 
 impl Write {
     fn is_alone(&self) -> bool {
-        matches!(self, Write::Fetch(..))
+        matches!(self, Write::Whole(..) | Write::Fetch(..))
     }
 }
 
@@ -63,6 +65,20 @@ pub(crate) struct End {
     pub(crate) session: Arc<Session>,
     /// Whether it has done all that it had to do at the database.
     pub(crate) ok: bool,
+}
+
+/// Apply an upload, fetch its download, and run the scripts at the end.
+pub(crate) struct Whole {
+    pub(crate) apply: Apply,
+    /// None where there is no download.
+    pub(crate) fetch: Option<Fetch>,
+}
+
+/// To whom the parts of a synchronization are told, as they are done.
+pub(crate) struct Answers {
+    pub(crate) applied: Answer<Applied>,
+    pub(crate) fetched: Answer<FetchedDownload>,
+    pub(crate) ended: Answer<()>,
 }
 
 /// Note what a download does not carry.
@@ -144,6 +160,23 @@ impl Work {
         }
     }
 
+    /// Runs a whole synchronization over the connection that its script version has for itself. What
+    /// fails in it may have left the connection in any state, so another one is opened then.
+    fn whole(&mut self, whole: Whole, answers: Answers) {
+        let Work { kept, packing, clock, .. } = self;
+        let clock = clock.as_ref();
+        kept.lend(|writer| {
+            let done = match writer.session(&whole.apply.session) {
+                Ok(own) => synchronize(own, whole, answers, (packing, clock)),
+                // The session may have ended in the meantime. Then the answer is not needed.
+                Err(failure) => answers.applied.send(Err(failure)).is_ok_and(|()| false),
+            };
+            if !done {
+                writer.end_session();
+            }
+        });
+    }
+
     /// Fetches a download. What a panic meets here is to blame for it, and is not tried again.
     fn fetch(&mut self, fetch: &Fetch, answer: Answer<FetchedDownload>) {
         let Work { kept, packing, clock, .. } = self;
@@ -215,6 +248,7 @@ impl Routine for Work {
 
     fn work(&mut self, first: Write, intake: &Intake<Write>) {
         match first {
+            Write::Whole(whole, answers) => self.whole(*whole, answers),
             Write::Fetch(fetch, answer) => self.fetch(&fetch, answer),
             first => {
                 self.commit(first, Some(intake));
@@ -222,6 +256,76 @@ impl Routine for Work {
             }
         }
     }
+}
+
+/// Runs a whole synchronization over one connection, and tells each part when it is done. Returns
+/// whether all of them are.
+fn synchronize(
+    writer: &mut dyn Writer,
+    Whole { apply, mut fetch }: Whole,
+    answers: Answers,
+    (packing, clock): (&mut Packing, &dyn Clock),
+) -> bool {
+    let Answers { applied: applied_to, fetched: fetched_to, ended: ended_to } = answers;
+    let (mut round_trips, mut begun_us) = (writer.round_trips(), clock.monotonic_us());
+    let mut cost = |writer: &dyn Writer| {
+        let (before, since_us) = (round_trips, begun_us);
+        (round_trips, begun_us) = (writer.round_trips(), clock.monotonic_us());
+        Cost { round_trips: round_trips - before, commits: 1.0, worked_us: begun_us - since_us }
+    };
+    // The session may have ended in the meantime. Then the answers are not needed.
+    let mut applied = match alone(writer, |writer| upload(writer, &apply)) {
+        Ok(applied) => applied,
+        Err(failure) => {
+            drop(applied_to.send(Err(failure)));
+            return false;
+        }
+    };
+    let mut session = applied.session(&apply.session);
+    if let Some(fetch) = &mut fetch {
+        fetch.go_on(&session, &mut applied);
+    }
+    let goes_on = applied.stopped.is_none();
+    let is_heard = applied_to.send(Ok(Costed { value: applied, cost: cost(writer) })).is_ok();
+    let mut ok = goes_on && is_heard;
+    if let Some(fetch) = fetch.filter(|_| ok) {
+        let mut ask = |request: &FetchRequest<'_>, sink: Sink<'_>| writer.fetch(request, sink);
+        let fetched = fetch_download(&mut ask, &fetch, packing);
+        ok = fetched.is_ok();
+        if let Ok(fetched) = &fetched {
+            session = fetched.session.clone();
+        }
+        let cost = cost(writer);
+        ok &= fetched_to.send(fetched.map(|value| Costed { value, cost })).is_ok();
+    }
+    let ending = Ending { session: &session, ok };
+    let ended = alone(writer, |writer| writer.end(&ending));
+    if let Err(failure) = &ended {
+        let remote = session.remote_id.as_str();
+        tracing::error!(remote, error = %failure.full_message(),
+            "the scripts at the end of a synchronization fail");
+    }
+    ok &= ended.is_ok();
+    let cost = cost(writer);
+    drop(ended_to.send(ended.map(|value| Costed { value, cost })));
+    ok
+}
+
+/// Does `work` in a group of its own, of which what is meant to stay does so although it fails.
+fn alone<T>(
+    writer: &mut dyn Writer,
+    work: impl FnOnce(&mut dyn Writer) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    writer.begin()?;
+    let outcome = work(writer);
+    if writer.transaction_lost() {
+        return Err(outcome.err().unwrap_or_else(lost));
+    }
+    if let Err(failure) = writer.commit() {
+        writer.rollback();
+        return Err(outcome.err().unwrap_or(failure));
+    }
+    outcome
 }
 
 enum Written {
@@ -266,6 +370,9 @@ fn answer(write: Write, outcome: Written, cost: Cost) -> Option<Write> {
             Written::Noted(result),
         ) => drop(answer.send(result.map(|value| Costed { value, cost }))),
         (Write::Fetch(_, answer), Written::Unfetched(failure)) => drop(answer.send(Err(failure))),
+        (Write::Whole(_, answers), Written::Unfetched(failure)) => {
+            drop(answers.applied.send(Err(failure)));
+        }
         _ => unreachable!("every request has the outcome of its kind"),
     }
     None
@@ -329,8 +436,28 @@ fn failed(write: &Write, failure: Failure) -> Written {
         | Write::End(..)
         | Write::Acknowledge(..)
         | Write::ChangePassword(..) => Written::Noted(Err(failure)),
-        Write::Fetch(..) => Written::Unfetched(failure),
+        Write::Whole(..) | Write::Fetch(..) => Written::Unfetched(failure),
     }
+}
+
+fn upload(writer: &mut dyn Writer, apply: &Apply) -> Result<Applied, Failure> {
+    writer.upload(&UploadRequest {
+        session: &apply.session,
+        identity: apply.identity,
+        receipt: apply.receipt.as_ref(),
+        epoch: apply.epoch,
+        previous: apply.previous,
+        progress: apply.progress,
+        uploads: apply.rows.is_some(),
+        download_follows: apply.download_follows,
+        marks: &apply.marks,
+        batches: &|visit| match &apply.rows {
+            Some(rows) => rows.for_each_batch(visit),
+            None => Ok(()),
+        },
+        entered_again: apply.rows.as_ref().map(ReceivedUpload::entered_again),
+        left_out: None,
+    })
 }
 
 fn execute(writer: &mut dyn Writer, write: &Write) -> Written {
@@ -351,28 +478,9 @@ fn execute(writer: &mut dyn Writer, write: &Write) -> Written {
             withheld: &withhold.withheld,
             released: &withhold.released,
         })),
-        Write::Apply(upload, _) => {
-            let result = writer.upload(&UploadRequest {
-                session: &upload.session,
-                identity: upload.identity,
-                receipt: upload.receipt.as_ref(),
-                epoch: upload.epoch,
-                previous: upload.previous,
-                progress: upload.progress,
-                uploads: upload.rows.is_some(),
-                download_follows: upload.download_follows,
-                marks: &upload.marks,
-                batches: &|visit| match &upload.rows {
-                    Some(rows) => rows.for_each_batch(visit),
-                    None => Ok(()),
-                },
-                entered_again: upload.rows.as_ref().map(ReceivedUpload::entered_again),
-                left_out: None,
-            });
-            Written::Applied(Box::new(result))
-        }
-        Write::Fetch(..) => {
-            Written::Unfetched(Failure::new(Code::Bug, "a download is fetched in a group"))
+        Write::Apply(apply, _) => Written::Applied(Box::new(upload(writer, apply))),
+        Write::Whole(..) | Write::Fetch(..) => {
+            Written::Unfetched(Failure::new(Code::Bug, "it is never in a group"))
         }
     }
 }

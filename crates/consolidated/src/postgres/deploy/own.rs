@@ -3,22 +3,24 @@
 //! What it does not understand is a mistake in a file, with its line and column. All of them are
 //! told at once, before anything is changed.
 
+use crate::deploy::VersionPlan;
 use crate::deploy::own::{TableScript, refused, returned, sets_nothing, wrong_width};
 use crate::postgres::connect::NO_SEARCH_PATH;
 use crate::postgres::deploy::details::TableDetails;
 use crate::postgres::deploy::own_times::wrong_times;
-use crate::postgres::deploy::plan::Plan;
+use crate::postgres::deploy::plan::{Plan, PostgresSchema};
 use crate::postgres::download::own_cursor;
-use crate::postgres::errors::{Fault, code};
+use crate::postgres::errors::{Fault, code, failed};
 use crate::postgres::event_script::{first_word, place_in, sets};
 use crate::postgres::link::line::Signature;
-use crate::postgres::link::{Column, Link};
+use crate::postgres::link::{Call, Column, Link};
 use crate::postgres::statement::Statement;
 use crate::postgres::values::ColumnType;
 use crate::script::own::no_table;
 use crate::script::{Event, Mistake, Parameter, Piece, Script};
 use model::{Code, Failure, PublishedTable};
 use postgres_driver::Refusal;
+use postgres_types::ToSql;
 
 /// When the scripts are looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,18 +38,67 @@ pub(in crate::postgres) fn understand(
     moment: Moment,
 ) -> Result<(), Failure> {
     let mut mistakes = Vec::new();
-    for table in plan.versions.iter().flat_map(|version| &version.tables) {
+    for version in &plan.versions {
+        let makes_session = version.scripts.iter().any(|script| script.event.makes_session());
+        if !makes_session {
+            mistakes.extend(mistakes_in(link, version, moment)?);
+            continue;
+        }
+        link.batch("BEGIN").map_err(failed("begin a transaction"))?;
+        let begun = begin_connection(link, version);
+        let found = match begun {
+            Ok(begun) if begun.is_empty() => mistakes_in(link, version, moment),
+            begun => begun,
+        };
+        link.roll_back();
+        mistakes.extend(found?);
+    }
+    mistakes.extend(unknown_zones(link, plan)?);
+    plan.mistakes.extend(mistakes);
+    refused(&plan.mistakes)
+}
+
+/// Makes what the other scripts of a version find on its connections. What is wrong with the
+/// scripts that make it is returned.
+fn begin_connection(
+    link: &mut Link,
+    version: &VersionPlan<PostgresSchema>,
+) -> Result<Vec<String>, Failure> {
+    for script in version.scripts.iter().filter(|script| script.event.begins_connection()) {
+        let whole = script.parse_of_version()?;
+        for one in whole.statements() {
+            let (statement, begins) = Statement::rendered(one, &no_table(), &[], None);
+            let nothing = None::<&str>;
+            let values: Vec<&(dyn ToSql + Sync)> =
+                statement.slots.iter().map(|_| &nothing as &(dyn ToSql + Sync)).collect();
+            link.batch("RESET search_path").map_err(failed("run a script"))?;
+            let Err(fault) = link.flight(&[Call::new(&statement.sql, &values)]) else { continue };
+            let Some(refusal) = fault.db() else { return Err(failed("run a script")(fault)) };
+            let at = one.place_of(place_in(&statement.sql, refusal), &begins);
+            return Ok(vec![script.told(&Mistake { at, message: refusal.message().to_owned() })]);
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// What is wrong with the scripts of a version.
+fn mistakes_in(
+    link: &mut Link,
+    version: &VersionPlan<PostgresSchema>,
+    moment: Moment,
+) -> Result<Vec<String>, Failure> {
+    let mut mistakes = Vec::new();
+    for table in &version.tables {
         for script in table.scripts.iter().filter(|script| script.is_own()) {
             let table = (&table.published, &table.details);
             mistakes.extend(mistakes_of(link, script, table, moment)?);
         }
     }
-    for script in plan.versions.iter().flat_map(|version| &version.scripts) {
+    // Those have run.
+    for script in version.scripts.iter().filter(|script| !script.event.begins_connection()) {
         mistakes.extend(mistakes_of_version(link, script, moment)?);
     }
-    mistakes.extend(unknown_zones(link, plan)?);
-    plan.mistakes.extend(mistakes);
-    refused(&plan.mistakes)
+    Ok(mistakes)
 }
 
 /// What is wrong with a script that belongs to no table.
@@ -167,10 +218,18 @@ fn mistake_in(
     Ok(Some(Mistake { at, message: refusal.message().to_owned() }))
 }
 
-/// The names of a script are looked up as for an upload.
+/// The names of a script are looked up as for an upload. In a transaction, one that is not
+/// understood leaves the transaction as it was.
 fn understood(link: &mut Link, sql: &str) -> Result<Signature, Fault> {
+    let is_in_transaction = link.is_in_transaction();
+    if is_in_transaction {
+        link.batch("SAVEPOINT understood")?;
+    }
     link.batch("RESET search_path")?;
     let understood = link.understand(sql);
+    if is_in_transaction && !link.is_lost() {
+        link.batch("ROLLBACK TO SAVEPOINT understood; RELEASE SAVEPOINT understood")?;
+    }
     if !link.is_lost() {
         link.batch(NO_SEARCH_PATH)?;
     }

@@ -200,6 +200,10 @@ impl Schema for PostgresSchema {
         details.deletes_act = true;
     }
 
+    fn notice_of_sessions(_: &model::ScriptVersion) -> Option<String> {
+        None
+    }
+
     fn tracking(table: &UserTable, wanted: &Wanted) -> Option<Tracking> {
         Some(tracking::of(table, wanted))
     }

@@ -60,6 +60,7 @@ impl Binding {
             user_values: BTreeMap::new(),
             publications: std::sync::Arc::default(),
             ends: false,
+            is_session: false,
             database_id,
             deployment: 1,
             remote_id: RemoteId::new("remote")?,

@@ -176,6 +176,13 @@ impl Schema for SqliteSchema {
         details.decider = None;
     }
 
+    fn notice_of_sessions(version: &model::ScriptVersion) -> Option<String> {
+        Some(format!(
+            "script version {version} keeps one connection for each synchronization: other uploads \
+             wait until its download is fetched"
+        ))
+    }
+
     /// A log has what rows were only where departures count.
     fn tracking(table: &UserTable, wanted: &Wanted) -> Option<Vec<Object>> {
         let kept = (wanted.departs || !wanted.sought.is_empty())

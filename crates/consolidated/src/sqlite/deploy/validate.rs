@@ -1,10 +1,12 @@
 //! Lets SQLite understand the scripts that users wrote, and tells where it does not.
 
+use crate::deploy::VersionPlan;
 use crate::deploy::own::{TableScript, sets_nothing, wrong_width};
 use crate::script::own::no_table;
 use crate::script::{Event, Mistake, Piece, Script};
-use crate::sqlite::deploy::plan::Plan;
-use crate::sqlite::event_script::begins;
+use crate::sqlite::deploy::plan::{Plan, SqliteSchema};
+use crate::sqlite::errors::failed;
+use crate::sqlite::event_script::{self, begins};
 use crate::sqlite::owners_fault::owners_fault;
 use crate::sqlite::query;
 use model::{Failure, PublishedTable};
@@ -13,7 +15,46 @@ use rusqlite::{Connection, Error};
 /// What is wrong with the scripts of users in `plan`, as lines for people.
 pub(super) fn mistakes(connection: &Connection, plan: &Plan) -> Result<Vec<String>, Failure> {
     let mut told = Vec::new();
-    for table in plan.tables() {
+    for version in &plan.versions {
+        let run = |sql| connection.execute_batch(sql).map_err(failed("set a savepoint"));
+        run("SAVEPOINT understood")?;
+        let begun = begin_connection(connection, version)?;
+        match begun.is_empty() {
+            true => told.extend(mistakes_of(connection, version)?),
+            false => told.extend(begun),
+        }
+        run("ROLLBACK TO understood; RELEASE understood")?;
+    }
+    Ok(told)
+}
+
+/// Makes what the other scripts of a version find on its connections. What is wrong with the
+/// scripts that make it is returned.
+fn begin_connection(
+    connection: &Connection,
+    version: &VersionPlan<SqliteSchema>,
+) -> Result<Vec<String>, Failure> {
+    let mut told = Vec::new();
+    for written in version.scripts.iter().filter(|script| script.event.begins_connection()) {
+        let script = written.parse_of_version()?;
+        for one in script.statements() {
+            // Its parameters are NULL.
+            let run = || connection.prepare(&one.sql)?.raw_query().next().map(drop);
+            if let Err(error) = run() {
+                told.push(written.told(&event_script::mistake(one, &error)));
+                break;
+            }
+        }
+    }
+    Ok(told)
+}
+
+fn mistakes_of(
+    connection: &Connection,
+    version: &VersionPlan<SqliteSchema>,
+) -> Result<Vec<String>, Failure> {
+    let mut told = Vec::new();
+    for table in &version.tables {
         for written in table.scripts.iter().filter(|script| script.is_own()) {
             let script = written.parse(&table.published)?;
             let event = written.event;
@@ -23,7 +64,8 @@ pub(super) fn mistakes(connection: &Connection, plan: &Plan) -> Result<Vec<Strin
             told.extend(mistakes.map(|mistake| written.told(&mistake)));
         }
     }
-    for written in plan.versions.iter().flat_map(|version| &version.scripts) {
+    // Those have run.
+    for written in version.scripts.iter().filter(|script| !script.event.begins_connection()) {
         told.extend(mistakes_of_version(connection, written)?);
     }
     Ok(told)

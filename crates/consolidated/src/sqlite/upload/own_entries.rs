@@ -158,6 +158,7 @@ mod tests {
             user_values: Default::default(),
             publications: std::sync::Arc::default(),
             ends: false,
+            is_session: false,
             database_id: catalog.deployed.database_id.clone(),
             deployment: catalog.deployed.deployment,
             remote_id: RemoteId::new("r").unwrap(),

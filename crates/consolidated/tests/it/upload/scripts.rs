@@ -6,3 +6,4 @@ mod errors;
 mod faults;
 mod own;
 mod own_postgres;
+mod sessions;
