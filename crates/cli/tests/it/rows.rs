@@ -13,3 +13,4 @@ mod partitions;
 mod refresh;
 mod rejects;
 mod row_faults;
+mod sessions;
