@@ -166,9 +166,9 @@ pub trait Writer: Debug + Send {
         sink: &mut dyn FnMut(DownloadBatch) -> Result<(), Failure>,
     ) -> Result<Fetched, Failure>;
 
-    /// The connection that the script version of `session` has for itself, where its scripts have run
-    /// that belong to connections. Call outside a group. Another deployment or version gets another
-    /// one.
+    /// The connection that the script version of `session` has for itself, where its scripts have
+    /// run that belong to connections. Call outside a group. Another deployment or version gets
+    /// another one.
     fn session(&mut self, session: &Session) -> Result<&mut dyn Writer, Failure>;
 
     /// Closes that connection, which has failed or is not needed any more.

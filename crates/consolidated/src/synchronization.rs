@@ -98,7 +98,7 @@ pub struct Session {
     pub publications: Arc<[PublicationName]>,
     /// Whether scripts run at the end, which is [`crate::Writer::end`].
     pub ends: bool,
-    /// Whether it has one connection from its begin to its end, which is [`crate::Writer::session`].
+    /// Whether it has one connection from its begin to its end: [`crate::Writer::session`].
     pub is_session: bool,
     /// The script version that runs.
     pub script_version: ScriptVersion,

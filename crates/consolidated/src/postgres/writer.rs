@@ -3,6 +3,8 @@
 //! PostgreSQL itself flushes the commits of many connections together. So a group is one
 //! synchronization, and its last flight commits.
 
+mod scripted;
+
 use crate::administration::{notes, users};
 use crate::catalog::{VersionScripts, require_known};
 use crate::identity::{Remembered, noting, still_ours};
@@ -328,64 +330,6 @@ impl Writer {
                 Err(self.went_away(request.session).unwrap_or(failure))
             }
             outcome => outcome,
-        }
-    }
-
-    /// Learns what is deployed where a session is of a later deployment than what is known.
-    fn meet_deployment(&mut self, session: &Session) -> Result<(), Failure> {
-        if session.deployment > self.catalog.deployed.deployment {
-            let asked = self.link.begin(&[Call::new(catalog::DEPLOYMENT, &[])]);
-            asked.map_err(catalog::not_deployed)?;
-            self.load()?;
-        }
-        Ok(())
-    }
-
-    /// Runs scripts around the rows in a transaction of their own, if there are some in this part
-    /// of a synchronization.
-    fn around_rows(
-        &mut self,
-        phase: Phase,
-        around: &mut Around,
-        mut work: impl FnMut(&mut Around, &mut Running<'_>) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
-        if !around.runs(phase) {
-            return Ok(());
-        }
-        let zone = self.catalog.zone_of(&around.session);
-        let outcome = self.until_alone(|writer| {
-            writer.in_transaction(|writer| {
-                let link = &mut writer.link;
-                link.begin(&[Call::new("BEGIN", &[])]).map_err(failed("begin a transaction"))?;
-                work(around, &mut Running { link, zone: zone.as_deref() })?;
-                writer.link.flight(&[Call::new("COMMIT", &[])]).map_err(failed("commit")).map(drop)
-            })
-        });
-        trace::ended(&around.session, phase, outcome.is_ok());
-        outcome
-    }
-
-    /// Runs a script of the connection, in a transaction of its own or in none.
-    fn run_for_connection(&mut self, session: &Session, event: Event) -> Result<(), Failure> {
-        let scripts = self.catalog.deployed.version_scripts(&session.script_version);
-        let Some(mut around) = Around::of(&scripts, session) else { return Ok(()) };
-        if event == Event::BeginConnectionAutocommit {
-            let calls = &mut Running { link: &mut self.link, zone: None };
-            return around.of_connection(calls, event);
-        }
-        self.around_rows(Phase::Connection, &mut around, |around, calls| {
-            around.of_connection(calls, event)
-        })
-    }
-
-    /// T6 of a synchronization that has failed: what fails here too is in the log alone.
-    fn end_failed(&mut self, mut around: Around) {
-        let ended =
-            self.around_rows(Phase::End, &mut around, |around, calls| around.end(calls, false));
-        if let Err(failure) = ended {
-            let remote = around.session.remote_id.as_str();
-            tracing::error!(remote, error = %failure.full_message(),
-                "the scripts at the end of a failed synchronization fail");
         }
     }
 

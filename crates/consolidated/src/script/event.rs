@@ -181,7 +181,8 @@ pub(crate) const EVENTS: [EventFact; 38] = {
     const PUBLICATION: &[Told] = &[T::PublicationName, T::GenerationNumber];
     const END_PUBLICATION: &[Told] = &[T::PublicationName, T::SynchronizationOk];
     [
-        around(E::BeginConnectionAutocommit, "begin_connection_autocommit", P::Connection, S::Version, &[]),
+        around(E::BeginConnectionAutocommit, "begin_connection_autocommit", P::Connection,
+            S::Version, &[]),
         around(E::BeginConnection, "begin_connection", P::Connection, S::Version, &[]),
         around(E::EndConnection, "end_connection", P::Connection, S::Version, &[]),
         around(E::BeginSynchronization, "begin_synchronization", P::Begin, S::Both, TABLE),

@@ -160,8 +160,8 @@ impl Work {
         }
     }
 
-    /// Runs a whole synchronization over the connection that its script version has for itself. What
-    /// fails in it may have left the connection in any state, so another one is opened then.
+    /// Runs a whole synchronization over the connection that its script version has for itself.
+    /// What fails in it may have left the connection in any state, so another one is opened then.
     fn whole(&mut self, whole: Whole, answers: Answers) {
         let Work { kept, packing, clock, .. } = self;
         let clock = clock.as_ref();

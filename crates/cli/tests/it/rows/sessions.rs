@@ -82,8 +82,10 @@ fn remotes_that_do_not_read_hold_no_connection() {
                  INSERT INTO item SELECT i, 'bob', hex(randomblob(4000)) FROM n"
             }
             false => {
-                "INSERT INTO item SELECT i, 'bob', (SELECT string_agg(md5(random()::text || i || j), '')
-                 FROM generate_series(1, 250) AS j) FROM generate_series(10, 1509) AS i"
+                "INSERT INTO item SELECT i, 'bob',
+                     (SELECT string_agg(md5(random()::text || i || j), '')
+                      FROM generate_series(1, 250) AS j)
+                 FROM generate_series(10, 1509) AS i"
             }
         };
         world.center_sql(insert);

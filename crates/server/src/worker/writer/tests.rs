@@ -75,6 +75,12 @@ impl Writer for Noting {
         Ok(Fetched { rows: 7, ..Fetched::default() })
     }
 
+    fn session(&mut self, _: &Session) -> Result<&mut dyn Writer, Failure> {
+        Ok(self)
+    }
+
+    fn end_session(&mut self) {}
+
     fn end(&mut self, _: &Ending<'_>) -> Result<(), Failure> {
         Ok(())
     }
@@ -119,6 +125,7 @@ fn fetch() -> Fetch {
         user_values: Default::default(),
         publications: Default::default(),
         ends: false,
+        is_session: false,
     };
     Fetch {
         session: Arc::new(session),

@@ -152,7 +152,7 @@ fn a_connection_that_is_lost_is_not_taken_for_another_one() {
          WHERE datname = current_database() AND pid <> pg_backend_pid()",
     );
     let own = center.writer.session(&session).unwrap();
-    assert!(upload(own, &session, &mut remote, &[item(9, 1)]).is_err());
+    assert!(upload(own, &session, &remote, &[item(9, 1)]).is_err());
     center.writer.end_session();
     let sent = synchronize(&mut center, &mut remote, &[item(9, 1)]);
     assert_eq!(sent, 1);
