@@ -17,6 +17,7 @@ use crate::upload::rebase::values;
 use crate::upload::uploaded_row::key_of;
 use model::{Code, Failure, PublishedTable, RowReader, ValueRef, skip_row};
 use std::borrow::Cow;
+use std::time::Instant;
 
 /// What the rows of a cursor are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,6 +97,8 @@ pub(crate) struct Batches<'a, 's> {
     last: usize,
     /// Rows of the present part that were sent.
     of_part: u64,
+    /// When its cursor began, or the one before had ended.
+    began: Option<Instant>,
     fetched: Fetched,
 }
 
@@ -109,6 +112,7 @@ impl<'a, 's> Batches<'a, 's> {
             count: 0,
             last: 0,
             of_part: 0,
+            began: trace::begin(),
             fetched: Fetched::default(),
         }
     }
@@ -180,10 +184,7 @@ impl<'a, 's> Batches<'a, 's> {
     /// Ends a part. Owed rows that were not found are gone.
     pub(crate) fn end(&mut self, part: Part) -> Result<(), Failure> {
         self.send(part)?;
-        let rows = std::mem::take(&mut self.of_part);
-        let (session, event) = (self.request.session, part.kind.event());
-        let table = session.schema.tables.get(part.position).map(|table| table.name.as_str());
-        trace::ran(session, event, table, Some(rows), None);
+        self.trace(part);
         match (part.kind, part.stretch) {
             (Kind::Owed, _) => self.owed_deletes(part),
             (Kind::Rows, Some(stretch)) if stretch.is_last => {
@@ -192,6 +193,18 @@ impl<'a, 's> Batches<'a, 's> {
             // Up to the position where that segment of the remote ends.
             (Kind::Rows, Some(stretch)) => self.tell(part, stretch.passed + 1, false, Vec::new()),
             _ => Ok(()),
+        }
+    }
+
+    /// Tells of a cursor that has ended. Of what is generated it depends on the database what runs.
+    fn trace(&mut self, part: Part) {
+        let began = std::mem::replace(&mut self.began, trace::begin());
+        let rows = std::mem::take(&mut self.of_part);
+        let is_own = part.own && part.kind != Kind::Owed;
+        if rows > 0 || is_own {
+            let (session, event) = (self.request.session, part.kind.event());
+            let table = session.schema.tables.get(part.position).map(|table| table.name.as_str());
+            trace::ran(session, event, table, Some(rows), began);
         }
     }
 

@@ -9,6 +9,7 @@ use crate::postgres::download::Access;
 use crate::postgres::download::fetcher::{Fetcher, Known};
 use crate::postgres::errors::{failed, unreadable};
 use crate::postgres::link::{Call, Link, Row};
+use crate::script::{Phase, trace};
 use crate::serving::Serving;
 use crate::synchronization::expiry::Expiry;
 use crate::synchronization::{
@@ -137,6 +138,9 @@ impl crate::connection::Reader for Reader {
         sink: &mut dyn FnMut(DownloadBatch) -> Result<(), Failure>,
     ) -> Result<Fetched, Failure> {
         let fetched = self.fetcher().fetch(request, sink);
+        if fetched.is_ok() {
+            trace::ended(request.session, Phase::Download, true);
+        }
         fetched.map_err(|failure| self.fetcher().explain(failure, request.session))
     }
 

@@ -7,6 +7,7 @@ use super::{identity, query};
 use crate::administration::claims_from;
 use crate::catalog::require_any;
 use crate::disk::Location;
+use crate::script::{Phase, trace};
 use crate::serving::Serving;
 use crate::sqlite::download;
 use crate::sqlite::download::durable::Durable;
@@ -130,6 +131,7 @@ impl crate::connection::Reader for Reader {
         let (fetched, ends) =
             download::fetch(&self.connection, &tables, &request, None, &self.spills, sink)?;
         snapshot.finish().map_err(failed("end the snapshot"))?;
+        trace::ended(request.session, Phase::Download, true);
         self.durable.ensure(&ends)?;
         Ok(fetched)
     }

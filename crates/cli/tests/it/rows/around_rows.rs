@@ -15,11 +15,26 @@ const TABLES: &str = "
 
 const MODEL: &str = "script_version = \"v1\"\n[table.item]\n[table.line]\n";
 
-const OF_BOTH: [&str; 4] =
-    ["begin_synchronization", "begin_upload", "end_upload", "end_synchronization"];
+const OF_BOTH: [&str; 7] = [
+    "begin_synchronization",
+    "begin_upload",
+    "end_upload",
+    "begin_download",
+    "end_download",
+    "download_statistics",
+    "end_synchronization",
+];
 
-const OF_TABLES: [&str; 4] =
-    ["begin_upload_rows", "end_upload_rows", "begin_upload_deletes", "end_upload_deletes"];
+const OF_TABLES: [&str; 8] = [
+    "begin_upload_rows",
+    "end_upload_rows",
+    "begin_upload_deletes",
+    "end_upload_deletes",
+    "begin_download_deletes",
+    "end_download_deletes",
+    "begin_download_rows",
+    "end_download_rows",
+];
 
 const OF_VERSIONS: [&str; 3] = ["begin_publication", "prepare_for_download", "end_publication"];
 
@@ -71,6 +86,14 @@ impl Trace<'_> {
         Trace { server, read: server.log().len() }
     }
 
+    /// Waits for the scripts at the end, of so many failures by then.
+    fn await_end(&self, world: &World, failed: i64) {
+        harness::until("the end of the synchronization", || {
+            self.server.log()[self.read..].contains("transaction=\"T6\" end=")
+                && ended(world, 0) == failed
+        });
+    }
+
     /// Each line as transaction, event, table and rows, or as transaction and end.
     fn lines(&mut self) -> Vec<String> {
         let log = self.server.log();
@@ -114,6 +137,30 @@ const T6: [&str; 5] = [
     "T6 commit",
 ];
 
+const T5: [&str; 19] = [
+    "T5 begin_download",
+    "T5 begin_download item",
+    "T5 begin_download line",
+    "T5 begin_download_deletes item",
+    "T5 end_download_deletes item",
+    "T5 begin_download_rows item",
+    "T5 download_cursor item 2",
+    "T5 end_download_rows item",
+    "T5 begin_download_deletes line",
+    "T5 end_download_deletes line",
+    "T5 begin_download_rows line",
+    "T5 download_cursor line 1",
+    "T5 end_download_rows line",
+    "T5 end_download item",
+    "T5 end_download line",
+    "T5 end_download",
+    "T5 download_statistics item",
+    "T5 download_statistics line",
+    "T5 download_statistics",
+];
+
+const COMMIT: [&str; 1] = ["T5 commit"];
+
 const NO_ROWS: [&str; 3] = ["T3 begin_upload", "T3 end_upload", "T3 commit"];
 
 const ROWS: [&str; 14] = [
@@ -149,6 +196,10 @@ fn ended(world: &World, ok: i64) -> i64 {
     ))
 }
 
+fn audited(world: &World, event: &str) -> i64 {
+    world.center_count(&format!("SELECT count(*) FROM audit WHERE event = '{event}'"))
+}
+
 #[test]
 fn the_log_shows_every_script_in_its_transaction() {
     for world in worlds() {
@@ -159,25 +210,54 @@ fn the_log_shows_every_script_in_its_transaction() {
             arguments.extend(more.iter().map(|it| (*it).to_owned()));
             world.syncline.ok(&arguments);
         };
+        let mut nothing = T5.to_vec();
+        nothing.retain(|line| !line.contains("cursor"));
+        let nothing = [&nothing[..], &COMMIT].concat();
         // The first one downloads the tables.
         sync(&[]);
-        assert_eq!(trace.lines(), together(&[&T2, &NO_ROWS, &T4, &T6]));
+        assert_eq!(trace.lines(), together(&[&T2, &NO_ROWS, &T4, &nothing, &T6]));
         sync(&[]);
-        assert_eq!(trace.lines(), together(&[&T2, &NO_ROWS, &T4, &T6]), "nothing to do");
+        assert_eq!(trace.lines(), together(&[&T2, &NO_ROWS, &T4, &nothing, &T6]), "nothing to do");
         sync(&["--ping"]);
         assert_eq!(trace.lines(), together(&[]), "ping");
         sync(&["--download-only"]);
-        assert_eq!(trace.lines(), together(&[&T2, &["T3 commit"], &T4, &T6]), "download only");
+        assert_eq!(
+            trace.lines(),
+            together(&[&T2, &["T3 commit"], &T4, &nothing, &T6]),
+            "download only"
+        );
         let remote = world.remote("ann");
         sql(&remote, "INSERT INTO item VALUES (1, 1), (2, 2); INSERT INTO line VALUES (1, 1)");
         sync(&["--upload-only"]);
         assert_eq!(trace.lines(), together(&[&T2, &ROWS, &T6]), "upload only");
         sql(&remote, "INSERT INTO item VALUES (3, 1), (4, 2); INSERT INTO line VALUES (3, 3)");
         sync(&[]);
-        assert_eq!(trace.lines(), together(&[&T2, &ROWS, &T4, &T6]), "full");
+        assert_eq!(trace.lines(), together(&[&T2, &ROWS, &T4, &T5, &COMMIT, &T6]), "full");
         assert_converged(&world);
         assert_eq!(ended(&world, 0), 0);
     }
+}
+
+/// T5 fails: nothing is sent.
+fn assert_nothing_is_left_of_a_failed_download(world: &World, server: &Server) {
+    script(world, "v1", "end_download", "INSERT INTO audit\nSELECT 'x', n, 1 FROM gone");
+    world.syncline.ok(&["deploy"]);
+    world.center_sql("ALTER TABLE gone RENAME COLUMN n TO m; INSERT INTO item VALUES (6, 6)");
+    let mut trace = Trace::of(server);
+    let (failed, begun) = (ended(world, 0), audited(world, "begin_download"));
+    world.sync_fails("ann", server, "E3006");
+    assert!(server.log().contains("scripts/v1/end_download.sql:2:"), "{}", server.log());
+    // Nobody waits for the end of what has failed.
+    trace.await_end(world, failed + 1);
+    let lines = trace.lines();
+    let end = lines.iter().position(|line| line == "T5 rollback").unwrap();
+    assert_eq!(lines[end + 1..], T6);
+    assert_eq!((ended(world, 0), audited(world, "begin_download")), (failed + 1, begun));
+    fs::remove_file(world.path("scripts/v1/end_download.sql")).unwrap();
+    world.syncline.ok(&["deploy"]);
+    world.center_sql("ALTER TABLE gone RENAME COLUMN m TO n");
+    world.sync("ann", server);
+    assert_converged(world);
 }
 
 #[test]
@@ -193,6 +273,7 @@ fn scripts_end_a_synchronization_that_fails() {
         let mut trace = Trace::of(&server);
         world.sync_fails("ann", &server, "E3006");
         assert!(server.log().contains("scripts/v1/end_upload.sql:2:"), "{}", server.log());
+        trace.await_end(&world, 1);
         let lines = trace.lines();
         assert_eq!(lines[..5], T2);
         let end = lines.iter().position(|line| line == "T3 rollback").unwrap();
@@ -210,10 +291,13 @@ fn scripts_end_a_synchronization_that_fails() {
         world.syncline.ok(&["deploy"]);
         world.center_sql("ALTER TABLE gone RENAME COLUMN m TO n");
         world.sync_fails("ann", &server, "E3006");
+        trace.await_end(&world, 2);
         assert_eq!((ended(&world, 0), world.center_count("SELECT count(*) FROM item")), (2, 1));
         fs::remove_file(world.path("scripts/v1/prepare_for_download.sql")).unwrap();
         world.syncline.ok(&["deploy"]);
         assert_eq!(world.sync("ann", &server)["uploaded"]["inserts"], 0);
+
+        assert_nothing_is_left_of_a_failed_download(&world, &server);
 
         // T6 fails: the download is not sent, and comes with the next one.
         world.center_sql("INSERT INTO item VALUES (7, 7)");
