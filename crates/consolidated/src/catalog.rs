@@ -190,6 +190,7 @@ impl<D> Catalog<D> {
         let runs = |phase| version.is_some_and(|version| version.scripts.runs(phase));
         let ends = runs(Phase::End);
         let is_session = version.is_some_and(|version| version.scripts.is_session());
+        let authenticates = version.map(|version| version.scripts.authenticates());
         Ok(Session {
             acknowledge,
             fetched_by_writer: runs(Phase::Download),
@@ -199,10 +200,12 @@ impl<D> Catalog<D> {
             publications: publications.into(),
             ends,
             is_session,
+            authenticates: authenticates.unwrap_or_default(),
             database_id: self.database_id.clone(),
             deployment: self.deployment,
             remote_id: remote_id.clone(),
             user: user.clone(),
+            owner: user.clone(),
             claims,
             script_version,
             schema,
@@ -215,6 +218,11 @@ impl<D> Catalog<D> {
     pub(crate) fn version_scripts(&self, version: &ScriptVersion) -> Arc<VersionScripts> {
         let found = self.versions.iter().find(|known| known.name == *version);
         found.map(|found| found.scripts.clone()).unwrap_or_default()
+    }
+
+    /// The scripts that decide whether the user of a session may synchronize.
+    pub(crate) fn authenticating(&self, session: &Session) -> Result<Arc<VersionScripts>, Failure> {
+        Ok(self.version_of(session)?.scripts.clone())
     }
 
     fn put_together(

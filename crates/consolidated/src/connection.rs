@@ -12,6 +12,7 @@ use crate::administration::{
 };
 use crate::deploy::difference::Difference;
 use crate::identity::Binding;
+use crate::script::authentication::{Answered, Question};
 use crate::sync_model::SyncModel;
 use crate::synchronization::expiry::Expiry;
 use crate::synchronization::{
@@ -140,6 +141,10 @@ pub trait Writer: Debug + Send {
 
     /// True when the database itself gave up the group.
     fn transaction_lost(&self) -> bool;
+
+    /// Lets scripts decide whether a user may synchronize, for a session that has such scripts.
+    /// What they write stays, whatever they decide. When it fails, it alone has had no effect.
+    fn authenticate(&mut self, question: &Question<'_>) -> Result<Answered, Failure>;
 
     /// Answers what is committed, and shuts out predecessors. When it fails, it alone has had no
     /// effect.

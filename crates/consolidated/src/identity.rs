@@ -198,7 +198,7 @@ pub(crate) fn recognize(
 ) -> Result<(Remembered, Consequence), Failure> {
     // Checked first, because other users are refused whatever they say.
     if let Some(remembered) = &remembered {
-        remembered.binding.require(&session.remote_id, &session.user)?;
+        remembered.binding.require(&session.remote_id, &session.owner)?;
     }
     let verdict = judge(identity, remembered.as_ref(), &mut evidence)?;
     let mut remote = remembered.unwrap_or_default();
@@ -236,7 +236,7 @@ pub(crate) fn recognize(
     remote.attempt = identity.attempt;
     remote.secret = identity.secret.or(remote.secret);
     remote.forgotten = false;
-    remote.binding.bind_first(&session.user);
+    remote.binding.bind_first(&session.owner);
     Ok((remote, consequence))
 }
 

@@ -52,11 +52,13 @@ pub use identity::Binding as RemoteBinding;
 pub use postgres::Binding;
 #[doc(hidden)]
 pub use script::Script;
+pub use script::authentication::{Answered, Question};
 pub use script::trace::trace_events;
 pub use script::{Detection, Event};
 pub use serving::{Departures, Serving, Timeouts};
 pub use shape::LeftOut;
 pub use sync_model::{ConflictRule, Listed, ScriptFile, StoredAs, SyncModel, Wins, extend};
+pub use synchronization::authenticates::Authenticates;
 pub use synchronization::change::{Change, RowSource, UploadedRows};
 pub use synchronization::expiry::Expiry;
 pub use synchronization::resuming::{ResumedTable, Resuming, TableToken};

@@ -9,6 +9,7 @@
 
 pub(crate) mod around;
 mod assignments;
+pub(crate) mod authentication;
 pub(crate) mod called;
 pub(crate) mod conflicts;
 mod event;

@@ -5,6 +5,7 @@
 //! unknown, or its tables have changed, a third call precedes them. It returns what is committed,
 //! and excludes every predecessor by raising the epoch (S8).
 
+pub(crate) mod authenticates;
 pub(crate) mod change;
 pub(crate) mod expiry;
 pub(crate) mod resuming;
@@ -15,6 +16,7 @@ use crate::script::Parameter;
 use crate::shape::LeftOut;
 use crate::upload::echo::Echo;
 use crate::upload::entered_again::EnteredAgain;
+use authenticates::Authenticates;
 use change::RowSource;
 use expiry::Expiry;
 use model::{
@@ -86,8 +88,11 @@ pub struct Session {
     pub deployment: i64,
     /// The remote.
     pub remote_id: RemoteId,
-    /// The user.
+    /// The user, as scripts know it.
     pub user: UserName,
+    /// The user who has proven to be that one, to whom the remote belongs: a script may give `user`
+    /// another name.
+    pub owner: UserName,
     /// The user's claims.
     pub claims: BTreeMap<String, String>,
     /// Its authentication parameters.
@@ -100,6 +105,8 @@ pub struct Session {
     pub ends: bool,
     /// Whether it has one connection from its begin to its end: [`crate::Writer::session`].
     pub is_session: bool,
+    /// Whether scripts decide who may synchronize, which is [`crate::Writer::authenticate`].
+    pub authenticates: Authenticates,
     /// The script version that runs.
     pub script_version: ScriptVersion,
     /// The tables of the remote's publications.
@@ -125,6 +132,10 @@ impl Passed {
     /// These, the first of which is `{a.1}`.
     pub fn new(values: &[String]) -> Passed {
         Passed(values.into())
+    }
+
+    pub(crate) fn values(&self) -> &[String] {
+        &self.0
     }
 
     fn get(&self, number: u8) -> Option<&str> {

@@ -1,6 +1,7 @@
 //! The scripts of a script version that run around rows, for a table or for the whole version.
 
 use crate::script::{Event, Mistake, Parameter, Phase, Script, own};
+use crate::synchronization::authenticates::Authenticates;
 use model::{Code, Failure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -90,6 +91,15 @@ impl VersionScripts {
     /// Whether a synchronization has one connection from its begin to its end.
     pub(crate) fn is_session(&self) -> bool {
         self.session || self.runs(Phase::Connection)
+    }
+
+    /// Which of them have a say in who a user is.
+    pub(crate) fn authenticates(&self) -> Authenticates {
+        match self.script(Event::AuthenticateUser) {
+            Some(_) => Authenticates::Instead,
+            None if self.runs(Phase::Authenticate) => Authenticates::Behind,
+            None => Authenticates::Nothing,
+        }
     }
 
     /// Whether there is anything to run in this part of a synchronization.

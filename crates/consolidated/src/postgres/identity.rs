@@ -204,7 +204,7 @@ fn digits(secret: Option<u128>) -> String {
 /// Inserts the row of a new remote, or finds the row that another session has inserted in the
 /// meantime.
 pub(super) fn take(link: &mut Link, session: &Session) -> Result<Locked, Failure> {
-    let (remote_id, user) = (session.remote_id.as_str(), session.user.as_str());
+    let (remote_id, user) = (session.remote_id.as_str(), session.owner.as_str());
     let parameters: [&(dyn ToSql + Sync); 3] =
         [&remote_id, &user, &session.script_version.as_str()];
     let lock: [&(dyn ToSql + Sync); 1] = [&remote_id];
@@ -233,7 +233,7 @@ pub(super) fn stored<'a>(
 ) -> Vec<Value<'a>> {
     vec![
         Box::new(session.remote_id.as_str()),
-        Box::new(session.user.as_str()),
+        Box::new(session.owner.as_str()),
         Box::new(session.script_version.as_str()),
         Box::new(remote.progress.0),
         Box::new(remote.counter.0),

@@ -24,6 +24,7 @@ use crate::postgres::tracking::{trim, watch};
 use crate::postgres::upload::work::Upload;
 use crate::postgres::upload::{self, Undone, held};
 use crate::script::around::Around;
+use crate::script::authentication::{Answered, Question};
 use crate::script::told::ToldValues;
 use crate::script::{Event, Phase, trace};
 use crate::serving::{Departures, Serving};
@@ -394,6 +395,13 @@ impl crate::connection::Writer for Writer {
 
     fn transaction_lost(&self) -> bool {
         false
+    }
+
+    fn authenticate(&mut self, question: &Question<'_>) -> Result<Answered, Failure> {
+        self.meet_deployment(question.session)?;
+        let outcome = self.ask(question);
+        trace::ended(question.session, Phase::Authenticate, outcome.is_ok());
+        outcome
     }
 
     fn begin_synchronization(

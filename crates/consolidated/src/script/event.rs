@@ -12,6 +12,12 @@ pub enum Event {
     BeginConnection,
     /// A connection is about to be closed.
     EndConnection,
+    /// A user wants to synchronize: checks the password.
+    AuthenticateUser,
+    /// The same: checks the authentication parameters.
+    AuthenticateParameters,
+    /// The user may synchronize: says under which name.
+    ModifyUser,
     /// A synchronization begins.
     BeginSynchronization,
     /// The same for each of its publications.
@@ -95,6 +101,8 @@ pub(crate) const FETCHING: [Event; 2] = [Event::UploadFetch, Event::UploadFetchC
 pub(crate) enum Phase {
     /// Of a connection that a script version has for itself.
     Connection,
+    /// T1
+    Authenticate,
     /// T2
     Begin,
     /// T3
@@ -114,6 +122,7 @@ impl Phase {
     pub(crate) fn transaction(self) -> &'static str {
         match self {
             Phase::Connection => "connection",
+            Phase::Authenticate => "T1",
             Phase::Begin => "T2",
             Phase::Upload => "T3",
             Phase::Prepare => "T4",
@@ -169,7 +178,7 @@ pub(crate) struct EventFact {
 
 /// Every event, in the order in which they run.
 #[rustfmt::skip]
-pub(crate) const EVENTS: [EventFact; 38] = {
+pub(crate) const EVENTS: [EventFact; 41] = {
     use {By::*, Event as E, Images as I, Phase as P, Scope as S, Told as T};
     const ERROR: &[Told] =
         &[T::ActionCode, T::ErrorCode, T::SqlState, T::ErrorMessage, T::Table];
@@ -180,11 +189,25 @@ pub(crate) const EVENTS: [EventFact; 38] = {
     const END: &[Told] = &[T::Table, T::SynchronizationOk];
     const PUBLICATION: &[Told] = &[T::PublicationName, T::GenerationNumber];
     const END_PUBLICATION: &[Told] = &[T::PublicationName, T::SynchronizationOk];
+    const USER: &[Told] = &[T::AuthenticationStatus, T::Password, T::NewPassword];
+    const PARAMETERS: &[Told] = &[T::AuthenticationStatus, T::AuthenticationMessage];
     [
         around(E::BeginConnectionAutocommit, "begin_connection_autocommit", P::Connection,
             S::Version, &[]),
         around(E::BeginConnection, "begin_connection", P::Connection, S::Version, &[]),
         around(E::EndConnection, "end_connection", P::Connection, S::Version, &[]),
+        around(E::AuthenticateUser, "authenticate_user", P::Authenticate, S::Version, USER)
+            .setting(&[T::AuthenticationStatus]),
+        around(
+            E::AuthenticateParameters,
+            "authenticate_parameters",
+            P::Authenticate,
+            S::Version,
+            PARAMETERS,
+        )
+        .setting(PARAMETERS),
+        around(E::ModifyUser, "modify_user", P::Authenticate, S::Version, &[T::Username])
+            .setting(&[T::Username]),
         around(E::BeginSynchronization, "begin_synchronization", P::Begin, S::Both, TABLE),
         around(E::BeginPublication, "begin_publication", P::Begin, S::Version, PUBLICATION),
         around(E::BeginUpload, "begin_upload", P::Upload, S::Both, TABLE),
@@ -257,7 +280,7 @@ const FOREIGN: [(&[&str], &str); 5] = [
     ),
     (
         &["authenticate_user_hashed"],
-        "passwords are not sent as hashes: users are checked by Syncline, LDAP, a service or JWT",
+        "passwords are not sent as hashes: write authenticate_user, which has {s.password}",
     ),
     (
         &["handle_UploadData", "handle_DownloadData"],

@@ -104,6 +104,7 @@ pub(super) fn resolve(
     };
     Ok(match (kind, rest) {
         ("s", "remote_id") => Parameter::RemoteId,
+        ("s", "username") if fact.told.contains(&Told::Username) => Parameter::Told(Told::Username),
         ("s", "username") => Parameter::Username,
         ("s", "script_version") => Parameter::ScriptVersion,
         ("s", "watermark") => Parameter::Watermark,

@@ -1,6 +1,7 @@
 //! What an event tells its script, beside rows and who synchronizes.
 
 use crate::download::time::Times;
+use std::fmt;
 
 /// A value of an event, which a script names as `{s.…}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,10 +29,19 @@ pub(crate) enum Told {
     /// Rows that need not be sent.
     FilteredRows,
     Bytes,
+    /// Whether a user may synchronize, from 1000 to 5999.
+    AuthenticationStatus,
+    /// What the user is told of that.
+    AuthenticationMessage,
+    Password,
+    /// The password from now on.
+    NewPassword,
+    /// The user, where the script may say another name.
+    Username,
 }
 
 /// All of them.
-const ALL: [Told; 14] = [
+const ALL: [Told; 19] = [
     Told::ActionCode,
     Told::ErrorCode,
     Told::SqlState,
@@ -46,6 +56,11 @@ const ALL: [Told; 14] = [
     Told::DeletedRows,
     Told::FilteredRows,
     Told::Bytes,
+    Told::AuthenticationStatus,
+    Told::AuthenticationMessage,
+    Told::Password,
+    Told::NewPassword,
+    Told::Username,
 ];
 
 impl Told {
@@ -66,6 +81,11 @@ impl Told {
             Told::DeletedRows => "deleted_rows",
             Told::FilteredRows => "filtered_rows",
             Told::Bytes => "bytes",
+            Told::AuthenticationStatus => "authentication_status",
+            Told::AuthenticationMessage => "authentication_message",
+            Told::Password => "password",
+            Told::NewPassword => "new_password",
+            Told::Username => "username",
         }
     }
 
@@ -75,12 +95,22 @@ impl Told {
 
     /// Whether it is a whole number. Everything else is text.
     pub(crate) fn is_number(self) -> bool {
-        !matches!(self, Told::SqlState | Told::ErrorMessage | Told::Table | Told::PublicationName)
+        !matches!(
+            self,
+            Told::SqlState
+                | Told::ErrorMessage
+                | Told::Table
+                | Told::PublicationName
+                | Told::AuthenticationMessage
+                | Told::Password
+                | Told::NewPassword
+                | Told::Username
+        )
     }
 }
 
-/// The values of one event.
-#[derive(Debug, Clone, Default)]
+/// The values of one event. Some are passwords.
+#[derive(Clone, Default)]
 pub(crate) struct ToldValues {
     values: Vec<(Told, Option<String>)>,
     /// Since when the remote lacks what was stamped.
@@ -100,5 +130,11 @@ impl ToldValues {
 
     pub(crate) fn get(&self, told: Told) -> Option<&str> {
         self.values.iter().find(|(known, _)| *known == told)?.1.as_deref()
+    }
+}
+
+impl fmt::Debug for ToldValues {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.values.iter().map(|(told, _)| told)).finish()
     }
 }

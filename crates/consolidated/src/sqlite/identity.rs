@@ -176,7 +176,7 @@ pub(super) fn write(
                  acknowledged = excluded.acknowledged",
         params![
             session.remote_id.as_str(),
-            session.user.as_str(),
+            session.owner.as_str(),
             session.script_version.as_str(),
             remote.progress.0,
             remote.counter.0,

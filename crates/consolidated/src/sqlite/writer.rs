@@ -13,6 +13,7 @@ use crate::catalog::VersionScripts;
 use crate::disk::Location;
 use crate::identity::{Incarnation, noting};
 use crate::script::around::Around;
+use crate::script::authentication::{self, Answered, Question};
 use crate::script::told::ToldValues;
 use crate::script::{Event, Phase, trace};
 use crate::serving::Serving;
@@ -416,6 +417,18 @@ impl crate::connection::Writer for Writer {
 
     fn transaction_lost(&self) -> bool {
         self.connection.is_autocommit()
+    }
+
+    fn authenticate(&mut self, question: &Question<'_>) -> Result<Answered, Failure> {
+        let outcome = self.in_savepoint(|writer| {
+            let scripts = writer.catalog.deployed.authenticating(question.session)?;
+            let calls = &mut Running(&writer.connection);
+            let answered = authentication::answer(calls, &scripts, question)?;
+            constraint::require_references(&writer.connection)?;
+            Ok(answered)
+        });
+        trace::ended(question.session, Phase::Authenticate, outcome.is_ok());
+        outcome
     }
 
     fn begin_synchronization(

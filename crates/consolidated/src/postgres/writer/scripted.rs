@@ -6,11 +6,37 @@ use crate::postgres::errors::failed;
 use crate::postgres::event_script::Running;
 use crate::postgres::link::Call;
 use crate::script::around::Around;
+use crate::script::authentication::{self, Answered, Question};
 use crate::script::{Event, Phase, trace};
 use crate::synchronization::Session;
-use model::Failure;
+use model::{Code, Failure};
+
+/// Notices are in the log, and scripts are given passwords.
+const UNNOTICED: &str = "SET LOCAL client_min_messages = error";
 
 impl Writer {
+    /// T1, until it met no other transaction.
+    pub(super) fn ask(&mut self, question: &Question<'_>) -> Result<Answered, Failure> {
+        let scripts = self.catalog.deployed.authenticating(question.session)?;
+        let zone = self.catalog.zone_of(question.session);
+        self.until_alone(|writer| {
+            writer.in_transaction(|writer| {
+                let link = &mut writer.link;
+                link.begin(&[Call::new("BEGIN", &[]), Call::new(UNNOTICED, &[])])
+                    .map_err(failed("begin a transaction"))?;
+                let calls = &mut Running { link, zone: zone.as_deref() };
+                let answered = authentication::answer(calls, &scripts, question)?;
+                writer.link.flight(&[Call::new("COMMIT", &[])]).map_err(|fault| {
+                    match fault.db().map(|refusal| question.hide_in(refusal.message())) {
+                        Some(words) => Failure::new(Code::ScriptFailed, words),
+                        None => failed("commit")(fault),
+                    }
+                })?;
+                Ok(answered)
+            })
+        })
+    }
+
     /// Learns what is deployed where a session is of a later deployment than what is known.
     pub(super) fn meet_deployment(&mut self, session: &Session) -> Result<(), Failure> {
         if session.deployment > self.catalog.deployed.deployment {

@@ -1,6 +1,7 @@
 //! Uploads by scripts, of models and of users.
 
 mod around;
+mod authentication;
 mod conflicts;
 mod errors;
 mod faults;
