@@ -78,7 +78,7 @@ codes! {
     /// names cannot be guessed.
     2101 AuthenticationFailed Remote false "check the user name and the password";
     /// The session token has expired, was revoked by a change of the password, or was issued by
-    /// another database.
+    /// another database; or a script of the center checks the passwords of this script version.
     2102 TokenRefused Remote false "synchronize with the password to get a new token";
     /// No script version with this name is deployed.
     2103 UnknownScriptVersion Remote false "`syncline scripts show` lists the deployed versions";
@@ -164,15 +164,15 @@ codes! {
     /// The new password is empty, longer than 4 KiB, or the same as the old one. Nothing was done.
     2460 NewPasswordRefused Remote false "choose another password";
     /// The password was to be changed, and this server cannot do that: it is kept in a directory,
-    /// or at a service that did not confirm the change; or a token, a JWT or a certificate was sent
-    /// in place of the password. The password is as it was.
+    /// or at a service that did not confirm the change; a script checks it and takes no new one; or
+    /// a token, a JWT or a certificate was sent in place of it. The password is as it was.
     2461 PasswordNotChanged Remote false
         "change the password where it is kept, and synchronize without --new-password-file";
     /// While the password was being changed, an operator or another remote changed it, or the
     /// user was locked or removed. Nothing was done.
     2462 PasswordChangedMeanwhile Nobody true "synchronize again with the password of now";
-    /// The service that knows the users says that this user is synchronizing already (status 5000
-    /// to 5999).
+    /// The service that knows the users, or a script of the center, says that this user is
+    /// synchronizing already (status 5000 to 5999).
     2463 UserSynchronizing Nobody true "wait, then synchronize again";
     /// What the remote has cannot be compared with the consolidated database before it is
     /// synchronized: its next download has a whole table, because it was never downloaded, was

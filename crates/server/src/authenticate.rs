@@ -7,10 +7,13 @@ mod jwt;
 mod lifetime;
 mod outside;
 mod registrar;
+mod scripted;
 mod secret_file;
 
 pub(crate) use granted::Granted;
+pub(crate) use outside::WRONG;
 pub(crate) use registrar::Registrar;
+pub(crate) use scripted::{Evidence, require_accepted};
 
 pub mod password;
 pub(crate) mod token;
@@ -25,7 +28,7 @@ use crate::pace::Pace;
 use crate::random;
 use crate::stage::{self, Execution, Intake, Queue, Routine};
 use crate::turns::{Origin, Turn, Turns};
-use consolidated::{Credentials, PasswordChange};
+use consolidated::{Authenticates, Credentials, PasswordChange};
 use jwt::Jwts;
 use lifetime::{Lifetime, Standing};
 use model::{Clock, Code, Failure, UserName};
@@ -61,6 +64,8 @@ pub(crate) enum Claim {
     Jwt { granted: Arc<Granted> },
     /// A certificate that names the user.
     Certificate,
+    /// A password that is for a service to verify, unless scripts do.
+    Unasked { service: Arc<Service>, question: Box<Question> },
     /// A password that a service has accepted.
     Outside(Accepted),
     /// A password, whose turn it is, and the one from now on.
@@ -75,6 +80,7 @@ pub(crate) struct Provider {
 }
 
 /// A user who is accepted.
+#[derive(Default)]
 pub(crate) struct Verified {
     /// For later synchronizations, where a password was verified.
     pub(crate) token: Option<String>,
@@ -105,7 +111,7 @@ impl Claim {
                 Some(granted.clone())
             }
             Claim::Token { granted, .. } => granted.clone(),
-            Claim::Certificate | Claim::Password { .. } => None,
+            Claim::Certificate | Claim::Unasked { .. } | Claim::Password { .. } => None,
         }
     }
 }
@@ -176,10 +182,11 @@ impl Authenticator {
             // What it says was compared before (`session/certificate.rs`).
             Credential::Certificate => Ok(Claim::Certificate),
             Credential::Password(password) => {
-                if let Some(service) = self.provider().service {
-                    return self.ask(service, origin, question(hello, password, address)).await;
-                }
                 self.wrong.allow(origin, self.clock.monotonic_ms())?;
+                if let Some(service) = self.provider().service {
+                    let question = Box::new(question(hello, password, address));
+                    return Ok(Claim::Unasked { service, question });
+                }
                 let turn = self.turns.take_in_time(&origin.address, &origin.user).await?;
                 // Others of the same pair were perhaps found wrong while this one waited.
                 self.wrong.allow(origin, self.clock.monotonic_ms())?;
@@ -215,7 +222,10 @@ impl Authenticator {
         match claim {
             Claim::Jwt { .. } => provider.jwts.is_some_and(|jwts| jwts.registers()),
             Claim::Outside { .. } => provider.service.is_some_and(|service| service.registers()),
-            Claim::Token { .. } | Claim::Certificate | Claim::Password { .. } => false,
+            Claim::Token { .. }
+            | Claim::Certificate
+            | Claim::Unasked { .. }
+            | Claim::Password { .. } => false,
         }
     }
 
@@ -223,13 +233,14 @@ impl Authenticator {
         self.provider.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Asks the service about a password, in turn.
-    async fn ask(
+    /// Asks the service about a password that is for it to verify, in turn.
+    pub(crate) async fn ask_service(
         &self,
-        service: Arc<Service>,
+        claim: Claim,
         origin: &Origin,
-        question: Question,
+        scripts: Authenticates,
     ) -> Result<Claim, Failure> {
+        let Claim::Unasked { service, question } = claim else { return Ok(claim) };
         self.wrong.allow(origin, self.clock.monotonic_ms())?;
         let turn = self.questions.take_in_time(&origin.address, &origin.user).await?;
         self.wrong.allow(origin, self.clock.monotonic_ms())?;
@@ -238,13 +249,26 @@ impl Authenticator {
         let guesses = guesses(question.new_password.as_ref());
         let ask = move || (service.ask(&question), turn);
         let (answer, turn) = stage::aside_until_done("service", ask).await?;
-        self.note(origin, guesses, answer.as_ref().err());
+        self.note_own(origin, guesses, answer.as_ref().err(), scripts);
         drop(turn);
         Ok(Claim::Outside(answer?))
     }
 
+    /// Remembers what our own check has found. Where scripts can refuse still, that is no success.
+    fn note_own(
+        &self,
+        origin: &Origin,
+        guesses: u32,
+        failure: Option<&Failure>,
+        scripts: Authenticates,
+    ) {
+        if failure.is_some() || scripts == Authenticates::Nothing {
+            self.note(origin, guesses, failure);
+        }
+    }
+
     /// Remembers whether passwords were wrong. Those that nobody could verify are not.
-    fn note(&self, origin: &Origin, guesses: u32, failure: Option<&Failure>) {
+    pub(crate) fn note(&self, origin: &Origin, guesses: u32, failure: Option<&Failure>) {
         match failure.map(Failure::code) {
             None => self.wrong.succeeded(origin),
             Some(Code::AuthenticationFailed) => {
@@ -282,8 +306,9 @@ impl Authenticator {
         claim: Claim,
         origin: &Origin,
         known: Option<&Credentials>,
+        scripts: Authenticates,
     ) -> Result<Verified, Failure> {
-        let nothing = Verified { token: None, authentication: None, change: None };
+        let nothing = Verified::default();
         match claim {
             Claim::Token { password_version, granted } => {
                 let refused = |why: &str| Err(Failure::new(Code::TokenRefused, why.to_owned()));
@@ -314,6 +339,7 @@ impl Authenticator {
                 Some(_) => Err(unknown_user("password", origin, "is locked")),
                 None => Err(unknown_user("password", origin, "is not known here")),
             },
+            Claim::Unasked { .. } => Err(Failure::new(Code::Bug, "no service was asked")),
             Claim::Certificate => match known {
                 Some(known) if !known.locked() => Ok(nothing),
                 _ => Err(Failure::new(Code::AuthenticationFailed, "unknown user, or one shut out")),
@@ -321,7 +347,7 @@ impl Authenticator {
             Claim::Password { password, new, turn } => {
                 let guesses = guesses(new.as_ref());
                 let proof = self.prove(password, new.clone(), known).await;
-                self.note(origin, guesses, proof.as_ref().err());
+                self.note_own(origin, guesses, proof.as_ref().err(), scripts);
                 let verified = match (proof, known) {
                     (Err(failure), _) => Err(failure),
                     (Ok(_), None) => Err(Failure::new(Code::Bug, "nobody's password is right")),
@@ -409,7 +435,7 @@ impl Authenticator {
         new: Option<NewPassword>,
         known: Option<&Credentials>,
     ) -> Result<Proof, Failure> {
-        let wrong = || Failure::new(Code::AuthenticationFailed, "unknown user or wrong password");
+        let wrong = || Failure::new(Code::AuthenticationFailed, WRONG);
         if self.is_right(password, known).await? {
             return Ok(Proof::Old);
         }
@@ -475,23 +501,21 @@ fn require_changing(credential: &Credential, new: &NewPassword) -> Result<(), Fa
 fn said(standing: &Standing) -> Option<Authentication> {
     match standing {
         Standing::ExpiresSoon { in_s } => Some(Authentication {
-            status: Authentication::EXPIRES_SOON,
-            message: None,
             expires_in_s: Some(*in_s),
-            password_changed: false,
+            ..said_of(Authentication::EXPIRES_SOON)
         }),
         Standing::Good | Standing::Expired => None,
     }
 }
 
 fn changed(said: Option<Authentication>) -> Authentication {
-    let good = Authentication {
-        status: Authentication::GOOD,
-        message: None,
-        expires_in_s: None,
-        password_changed: true,
-    };
-    said.map_or(good, |said| Authentication { password_changed: true, ..said })
+    let said = said.unwrap_or(said_of(Authentication::GOOD));
+    Authentication { password_changed: true, ..said }
+}
+
+/// A status, and nothing else.
+fn said_of(status: u16) -> Authentication {
+    Authentication { status, message: None, expires_in_s: None, password_changed: false }
 }
 
 fn question(hello: &Hello, password: &str, address: IpAddr) -> Question {

@@ -19,6 +19,7 @@
 
 mod acknowledgement;
 mod admission;
+mod authentication;
 mod certificate;
 mod download;
 mod ending;
@@ -166,7 +167,7 @@ impl Greeted<'_> {
             Claim::Token { .. } | Claim::Jwt { .. } | Claim::Certificate | Claim::Outside(_) => {
                 Some(place()?)
             }
-            Claim::Password { .. } => None,
+            Claim::Unasked { .. } | Claim::Password { .. } => None,
         };
         let (session, verified) = admit(shared, &hello, &origin, claim, summary).await?;
         let place = match of_token {

@@ -22,12 +22,12 @@ mod writer;
 pub(crate) use comparison::Comparison;
 pub(crate) use cost::{Cost, Costed};
 pub(crate) use reader::{Admission, Admitted, Fetch, FetchedDownload, Resume, waiting_table};
-pub(crate) use writer::{Apply, Begin, Whole, Withhold, Write};
+pub(crate) use writer::{Apply, Authenticate, Begin, Whole, Withhold, Write};
 
 use crate::config::Config;
 use crate::stage::{self, Execution, Queue};
 use crate::worker::reader::Packing;
-use consolidated::{Acknowledgement, PasswordChange, Serving, Session, Url};
+use consolidated::{Acknowledgement, Answered, PasswordChange, Serving, Session, Url};
 use model::{Clock, Code, Failure, Spill, Spills};
 use protocol::Compressor;
 use std::sync::Arc;
@@ -117,6 +117,15 @@ impl Worker {
     /// Who the user is, and what the remote shares.
     pub(crate) async fn admit(&self, admission: Admission) -> Result<Costed<Admitted>, Failure> {
         ask(&self.admissions, |answer| reader::Read::Admit(admission, answer)).await
+    }
+
+    /// Lets scripts decide whether a user may synchronize; the answer comes after what they have
+    /// written is durable.
+    pub(crate) async fn authenticate(
+        &self,
+        question: Authenticate,
+    ) -> Result<Costed<Answered>, Failure> {
+        ask(&self.writes, |answer| Write::Authenticate(question, answer)).await
     }
 
     /// Fetches a download.

@@ -1,5 +1,6 @@
 //! Users: who they are, who knows them, and what belongs to them.
 
+mod by_scripts;
 mod directory;
 mod hook;
 pub(crate) mod jwt;

@@ -1,4 +1,4 @@
-//! The claims that somebody else gives a user: a JWT, or a service that knows the users.
+//! The claims that somebody else gives a user: a JWT, a service that knows the users, or scripts.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -12,6 +12,23 @@ pub(crate) struct Granted {
 }
 
 impl Granted {
+    /// Takes what scripts have set.
+    pub(crate) fn set(claims: BTreeMap<String, Option<String>>) -> Granted {
+        Granted { claims }
+    }
+
+    /// These, and what is `set` in their place or beside them.
+    pub(crate) fn and(&self, set: &Granted) -> Granted {
+        let mut claims = self.claims.clone();
+        claims.extend(set.claims.clone());
+        Granted { claims }
+    }
+
+    /// Whether it decides nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.claims.is_empty()
+    }
+
     /// Takes the claims with these names. A list becomes a list. Fails with why they cannot be
     /// taken.
     pub(super) fn read(claims: &Map<String, Value>, names: &[String]) -> Result<Granted, String> {

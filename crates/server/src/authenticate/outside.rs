@@ -8,7 +8,8 @@ mod directory;
 mod hook;
 mod https;
 
-pub(crate) use answer::{Accepted, Question};
+pub(super) use answer::refused;
+pub(crate) use answer::{Accepted, Question, WRONG};
 pub(super) use https::fetch;
 
 use super::granted::Granted;

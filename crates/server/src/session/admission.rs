@@ -1,14 +1,15 @@
 //! From Hello to the session of an admitted remote.
 
+use super::authentication::ask_scripts;
 use super::summary::Summary;
 use super::surroundings::Shared;
-use crate::authenticate::{Claim, Verified};
+use crate::authenticate::{Claim, Evidence, Granted, Verified};
 use crate::network::Connection;
 use crate::phases::Phase;
 use crate::turns::Origin;
 use crate::worker::{Admission, Admitted, Costed};
-use consolidated::{Identity, Passed, Session, TableMark};
-use model::{Code, Failure};
+use consolidated::{Answered, Authenticates, Identity, Passed, Session, TableMark};
+use model::{Code, Failure, UserName};
 use protocol::{
     FormerWatermark, Hello, LastUpload, Message, Mode, PROTOCOL_VERSION, PROTOCOL_VERSION_MIN,
     TableWatermark, unsupported,
@@ -37,17 +38,42 @@ pub(super) async fn admit(
     shared: &Shared,
     hello: &Hello,
     origin: &Origin,
-    claim: Claim,
+    mut claim: Claim,
     summary: &mut Summary,
 ) -> Result<(Session, Verified), Failure> {
-    let mut admitted = ask(shared, hello, origin, &claim, summary).await?;
-    if admitted.credentials.is_none() && shared.authenticator.registers(&claim) {
-        shared.registrar.register(&hello.user).await?;
-        admitted = ask(shared, hello, origin, &claim, summary).await?;
+    let authenticator = &shared.authenticator;
+    let mut newcomer = Newcomer { hello, origin, granted: claim.granted(), renamed: None };
+    let mut admitted = newcomer.ask(shared, summary).await?;
+    let scripts = admitted.authenticates();
+    if scripts != Authenticates::Instead {
+        claim = authenticator.ask_service(claim, origin, scripts).await?;
+        let registers = admitted.credentials.is_none() && authenticator.registers(&claim);
+        if registers {
+            shared.registrar.register(&hello.user).await?;
+        }
+        if newcomer.learns(claim.granted()) || registers {
+            admitted = newcomer.ask(shared, summary).await?;
+        }
     }
     let known = admitted.credentials.as_ref();
-    let verified = shared.authenticator.verify(claim, origin, known).await?;
-    let session = admitted.session?;
+    let (mut verified, evidence) = match scripts {
+        Authenticates::Instead => {
+            (Verified::default(), authenticator.leave_to_scripts(claim, origin, known)?)
+        }
+        Authenticates::Nothing | Authenticates::Behind => {
+            (authenticator.verify(claim, origin, known, scripts).await?, Evidence::default())
+        }
+    };
+    let mut session = admitted.session?;
+    if session.authenticates != scripts {
+        return Err(deployed_meanwhile());
+    }
+    if scripts != Authenticates::Nothing {
+        let (asked, changes) = (Arc::new(session), evidence.new.is_some());
+        let answered = ask_scripts(shared, &asked, origin, evidence, summary).await?;
+        verified = verified.and(&answered, changes);
+        session = newcomer.settle(shared, &asked, answered, summary).await?;
+    }
     // Before anything is done in the name of the remote: its lease, its epoch, what it is owed.
     admitted.binding.require(&hello.remote_id, &hello.user)?;
     if hello.database_id.as_ref().is_some_and(|id| *id != session.database_id) {
@@ -59,31 +85,71 @@ pub(super) async fn admit(
     Ok((session, verified))
 }
 
-/// Asks the database who this is, and what the remote shares.
-async fn ask(
-    shared: &Shared,
-    hello: &Hello,
-    origin: &Origin,
-    claim: &Claim,
-    summary: &mut Summary,
-) -> Result<Admitted, Failure> {
-    let turn = shared.admissions.take_in_time(&origin.user, &origin.address).await?;
-    let Costed { value: admitted, cost: spent } = shared
-        .worker
-        .admit(Admission {
-            user: hello.user.clone(),
-            remote_id: hello.remote_id.clone(),
-            script_version: hello.script_version.clone(),
-            publications: hello.publications.clone(),
-            holds: holds(hello),
-            passed: Passed::new(hello.parameters.values()),
-            granted: claim.granted(),
-        })
-        .await?;
-    drop(turn);
-    summary.cost += spent;
-    summary.phases.end_work(Phase::Admission, spent.worked_us);
-    Ok(admitted)
+fn deployed_meanwhile() -> Failure {
+    Failure::new(Code::Superseded, "a new model was deployed in the meantime")
+}
+
+/// Somebody who is to be admitted, and what is known of it beside Hello.
+struct Newcomer<'a> {
+    hello: &'a Hello,
+    origin: &'a Origin,
+    /// The claims that somebody else decides.
+    granted: Option<Arc<Granted>>,
+    /// What scripts call the user.
+    renamed: Option<UserName>,
+}
+
+impl Newcomer<'_> {
+    /// Takes note of claims; says whether there are others than before.
+    fn learns(&mut self, granted: Option<Arc<Granted>>) -> bool {
+        let learns = granted != self.granted;
+        self.granted = granted;
+        learns
+    }
+
+    /// The session with the claims and the name of the user that scripts have set.
+    async fn settle(
+        mut self,
+        shared: &Shared,
+        session: &Arc<Session>,
+        answered: Answered,
+        summary: &mut Summary,
+    ) -> Result<Session, Failure> {
+        let set = Granted::set(answered.user_values);
+        if set.is_empty() && answered.user == session.user {
+            return Ok(Session::clone(session));
+        }
+        let granted = self.granted.as_ref().map_or_else(|| set.clone(), |known| known.and(&set));
+        (self.granted, self.renamed) = (Some(Arc::new(granted)), Some(answered.user));
+        let settled = self.ask(shared, summary).await?.session?;
+        match settled.deployment == session.deployment {
+            true => Ok(settled),
+            false => Err(deployed_meanwhile()),
+        }
+    }
+
+    /// Asks the database who this is, and what the remote shares.
+    async fn ask(&self, shared: &Shared, summary: &mut Summary) -> Result<Admitted, Failure> {
+        let Newcomer { hello, origin, .. } = self;
+        let turn = shared.admissions.take_in_time(&origin.user, &origin.address).await?;
+        let Costed { value: admitted, cost: spent } = shared
+            .worker
+            .admit(Admission {
+                user: hello.user.clone(),
+                renamed: self.renamed.clone(),
+                remote_id: hello.remote_id.clone(),
+                script_version: hello.script_version.clone(),
+                publications: hello.publications.clone(),
+                holds: holds(hello),
+                passed: Passed::new(hello.parameters.values()),
+                granted: self.granted.clone(),
+            })
+            .await?;
+        drop(turn);
+        summary.cost += spent;
+        summary.phases.end_work(Phase::Admission, spent.worked_us);
+        Ok(admitted)
+    }
 }
 
 /// The digests of what the remote holds.

@@ -10,8 +10,9 @@ use crate::authenticate::Granted;
 use crate::fail_point::fail_point;
 use crate::stage::{Intake, Routine};
 use consolidated::{
-    Admittee, Applied, Credentials, DownloadBatch, DownloadedTable, Echo, FetchRequest, Fetched,
-    Passed, Reader, RemoteBinding, ResumedTable, Resuming, Session, TableMark, TableToken,
+    Admittee, Applied, Authenticates, Credentials, DownloadBatch, DownloadedTable, Echo,
+    FetchRequest, Fetched, Passed, Reader, RemoteBinding, ResumedTable, Resuming, Session,
+    TableMark, TableToken,
 };
 use model::{
     Clock, Counter, Failure, MESSAGE_BYTES_MAX, PublicationName, Receipt, RemoteId, ScriptVersion,
@@ -37,6 +38,8 @@ pub(crate) enum Read {
 /// Who wants to synchronize what.
 pub(crate) struct Admission {
     pub(crate) user: UserName,
+    /// What scripts call the user, where it has another name there.
+    pub(crate) renamed: Option<UserName>,
     pub(crate) remote_id: RemoteId,
     pub(crate) script_version: Option<ScriptVersion>,
     pub(crate) publications: Vec<PublicationName>,
@@ -44,7 +47,7 @@ pub(crate) struct Admission {
     pub(crate) holds: Option<(Option<String>, Vec<String>)>,
     /// Its authentication parameters.
     pub(crate) passed: Passed,
-    /// The claims that an identity provider decides.
+    /// The claims that an identity provider or a script decides.
     pub(crate) granted: Option<Arc<Granted>>,
 }
 
@@ -54,6 +57,13 @@ pub(crate) struct Admitted {
     /// To whom the remote belongs.
     pub(crate) binding: RemoteBinding,
     pub(crate) session: Result<Session, Failure>,
+}
+
+impl Admitted {
+    /// Which scripts decide about the user.
+    pub(crate) fn authenticates(&self) -> Authenticates {
+        self.session.as_ref().map(|session| session.authenticates).unwrap_or_default()
+    }
 }
 
 /// Fetch a download.
@@ -241,12 +251,13 @@ fn settle(
     claims: BTreeMap<String, String>,
 ) -> Result<Session, Failure> {
     let mut session = reader.session(
-        &admission.user,
+        admission.renamed.as_ref().unwrap_or(&admission.user),
         claims,
         &admission.remote_id,
         admission.script_version.as_ref(),
         &admission.publications,
     )?;
+    session.owner = admission.user.clone();
     session.passed = admission.passed.clone();
     if let Some((schema, tables)) = &admission.holds {
         session.held = reader.held(&session, schema.as_deref(), tables)?;

@@ -16,8 +16,8 @@ use crate::fail_point::fail_point;
 use crate::stage::{Intake, Routine};
 use crate::upload::ReceivedUpload;
 use consolidated::{
-    Acknowledgement, Applied, Begun, Ending, FetchRequest, Identity, PasswordChange, Session,
-    TableMark, UploadRequest, WithheldRow, Withholding, Writer,
+    Acknowledgement, Answered, Applied, Begun, Ending, FetchRequest, Identity, PasswordChange,
+    Question, Session, TableMark, UploadRequest, WithheldRow, Withholding, Writer,
 };
 use model::{Clock, Code, Counter, Failure, Progress, Receipt};
 use std::collections::VecDeque;
@@ -42,6 +42,7 @@ pub(super) fn trim(writer: &mut dyn Writer, limits: Limits) -> Result<(), Failur
 
 /// What the writer is asked.
 pub(crate) enum Write {
+    Authenticate(Authenticate, Answer<Answered>),
     Begin(Begin, Answer<Begun>),
     Apply(Box<Apply>, Answer<Applied>),
     Withhold(Withhold, Answer<()>),
@@ -58,6 +59,14 @@ impl Write {
     fn is_alone(&self) -> bool {
         matches!(self, Write::Whole(..) | Write::Fetch(..))
     }
+}
+
+/// Let scripts decide whether a user may synchronize.
+pub(crate) struct Authenticate {
+    pub(crate) session: Arc<Session>,
+    /// None where something else has proven the user.
+    pub(crate) password: Option<String>,
+    pub(crate) new_password: Option<String>,
 }
 
 /// Run the scripts at the end of a synchronization.
@@ -329,6 +338,7 @@ fn alone<T>(
 }
 
 enum Written {
+    Authenticated(Result<Answered, Failure>),
     Begun(Result<Begun, Failure>),
     Applied(Box<Result<Applied, Failure>>),
     Noted(Result<(), Failure>),
@@ -343,6 +353,9 @@ type Finished = Vec<(Written, Cost)>;
 /// done then is returned.
 fn answer(write: Write, outcome: Written, cost: Cost) -> Option<Write> {
     match (write, outcome) {
+        (Write::Authenticate(_, answer), Written::Authenticated(result)) => {
+            drop(answer.send(result.map(|value| Costed { value, cost })));
+        }
         (Write::Begin(_, answer), Written::Begun(result)) => {
             drop(answer.send(result.map(|value| Costed { value, cost })));
         }
@@ -397,12 +410,15 @@ fn commit_group(
             return Err(match outcome {
                 Written::Begun(Err(failure))
                 | Written::Noted(Err(failure))
+                | Written::Authenticated(Err(failure))
                 | Written::Unfetched(failure) => failure,
                 Written::Applied(result) => match *result {
                     Err(failure) => failure,
                     Ok(_) => lost(),
                 },
-                Written::Begun(Ok(_)) | Written::Noted(Ok(())) => lost(),
+                Written::Begun(Ok(_)) | Written::Noted(Ok(())) | Written::Authenticated(Ok(_)) => {
+                    lost()
+                }
             });
         }
         outcomes.push(outcome);
@@ -430,6 +446,7 @@ fn lost() -> Failure {
 
 fn failed(write: &Write, failure: Failure) -> Written {
     match write {
+        Write::Authenticate(..) => Written::Authenticated(Err(failure)),
         Write::Begin(..) => Written::Begun(Err(failure)),
         Write::Apply(..) => Written::Applied(Box::new(Err(failure))),
         Write::Withhold(..)
@@ -462,6 +479,11 @@ fn upload(writer: &mut dyn Writer, apply: &Apply) -> Result<Applied, Failure> {
 
 fn execute(writer: &mut dyn Writer, write: &Write) -> Written {
     match write {
+        Write::Authenticate(asked, _) => Written::Authenticated(writer.authenticate(&Question {
+            session: &asked.session,
+            password: asked.password.as_deref(),
+            new_password: asked.new_password.as_deref(),
+        })),
         Write::Begin(begin, _) => {
             let receipt = begin.receipt.as_ref();
             Written::Begun(writer.begin_synchronization(&begin.session, &begin.identity, receipt))

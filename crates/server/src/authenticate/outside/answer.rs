@@ -30,6 +30,9 @@ pub(crate) struct Accepted {
     pub(crate) authentication: Option<Authentication>,
 }
 
+/// Says nothing of which of the two it is.
+pub(crate) const WRONG: &str = "unknown user or wrong password";
+
 /// How soon a remote comes back that met a service which did not answer.
 pub(super) const RETRY_AFTER_S: u32 = 10;
 
@@ -46,4 +49,29 @@ pub(super) fn no_answer(why: &str) -> Failure {
     let message = "the service that knows the users gives an answer that cannot be used";
     tracing::warn!(code = %Code::LoginAnswerUnusable, why, "{message}");
     Failure::new(Code::LoginAnswerUnusable, message).retry_after_s(RETRY_AFTER_S)
+}
+
+/// No, with a status and words for the user, where there are some.
+pub(in crate::authenticate) fn refused(status: Option<u16>, words: Option<&str>) -> Failure {
+    let (code, words_of_ours) = match status.unwrap_or(Authentication::WRONG) {
+        Authentication::EXPIRED..Authentication::WRONG => {
+            (Code::PasswordExpired, "the password has expired")
+        }
+        Authentication::IN_USE..Authentication::BEYOND => {
+            (Code::UserSynchronizing, "the user is synchronizing already")
+        }
+        _ => (Code::AuthenticationFailed, WRONG),
+    };
+    let mut message = words_of_ours.to_owned();
+    if let Some(status) = status {
+        message.push_str(&format!(" (status {status})"));
+    }
+    if let Some(words) = words.filter(|words| !words.is_empty()) {
+        message.push_str(&format!(": {words}"));
+    }
+    let failure = Failure::new(code, message);
+    match code {
+        Code::UserSynchronizing => failure.retry_after_s(RETRY_AFTER_S),
+        _ => failure,
+    }
 }

@@ -1,6 +1,6 @@
 //! The event `authenticate_user` as a request over HTTP: one POST with who it is, one answer.
 
-use super::answer::{Accepted, Question, RETRY_AFTER_S, no_answer, unavailable};
+use super::answer::{Accepted, Question, no_answer, refused, unavailable};
 use super::https::Endpoint;
 use crate::authenticate::granted::Granted;
 use crate::authenticate::secret_file;
@@ -167,26 +167,5 @@ fn words(text: &str) -> String {
 }
 
 fn refusal(answer: &Answer) -> Failure {
-    let (code, words_of_ours) = match answer.status.unwrap_or(Authentication::WRONG) {
-        Authentication::EXPIRED..Authentication::WRONG => {
-            (Code::PasswordExpired, "the password has expired")
-        }
-        Authentication::IN_USE..Authentication::BEYOND => {
-            (Code::UserSynchronizing, "the user is synchronizing already")
-        }
-        _ => (Code::AuthenticationFailed, "unknown user or wrong password"),
-    };
-    let mut message = words_of_ours.to_owned();
-    if let Some(status) = answer.status {
-        message.push_str(&format!(" (status {status})"));
-    }
-    if let Some(text) = answer.message.as_deref().filter(|text| !text.is_empty()) {
-        message.push_str(": ");
-        message.push_str(&words(text));
-    }
-    let failure = Failure::new(code, message);
-    match code {
-        Code::UserSynchronizing => failure.retry_after_s(RETRY_AFTER_S),
-        _ => failure,
-    }
+    refused(answer.status, answer.message.as_deref().map(words).as_deref())
 }

@@ -81,6 +81,10 @@ impl Writer for Noting {
 
     fn end_session(&mut self) {}
 
+    fn authenticate(&mut self, _: &Question<'_>) -> Result<Answered, Failure> {
+        unreachable!("nobody asks who it is")
+    }
+
     fn end(&mut self, _: &Ending<'_>) -> Result<(), Failure> {
         Ok(())
     }
@@ -126,6 +130,8 @@ fn fetch() -> Fetch {
         publications: Default::default(),
         ends: false,
         is_session: false,
+        authenticates: Default::default(),
+        owner: UserName::new("ann").unwrap(),
     };
     Fetch {
         session: Arc::new(session),
