@@ -593,9 +593,6 @@ fn with_user_values(
 ) -> Arc<Session> {
     match user_values.is_empty() {
         true => session.clone(),
-        false => {
-            let user_values = user_values.clone();
-            Arc::new(Session { user_values, ..Session::clone(session) })
-        }
+        false => Arc::new(Session { user_values: user_values.clone(), ..Session::clone(session) }),
     }
 }
