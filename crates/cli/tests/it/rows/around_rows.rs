@@ -119,6 +119,22 @@ fn told(line: &str) -> Option<String> {
     Some(format!("{transaction} {event}{table}{rows}"))
 }
 
+const T1: [&str; 4] =
+    ["T1 authenticate_user", "T1 authenticate_parameters", "T1 modify_user", "T1 commit"];
+
+const REFUSED: [&str; 3] = ["T1 authenticate_user", "T1 authenticate_parameters", "T1 commit"];
+
+const DELETES: [&str; 8] = [
+    "T3 begin_upload",
+    "T3 begin_upload line",
+    "T3 begin_upload_deletes line",
+    "T3 upload_delete line 1",
+    "T3 end_upload_deletes line",
+    "T3 end_upload line",
+    "T3 end_upload",
+    "T3 commit",
+];
+
 const T2: [&str; 5] = [
     "T2 begin_synchronization",
     "T2 begin_synchronization item",
@@ -200,9 +216,27 @@ fn audited(world: &World, event: &str) -> i64 {
     world.center_count(&format!("SELECT count(*) FROM audit WHERE event = '{event}'"))
 }
 
+/// Events around rows of this page, whose scripts users write.
+fn events_of_the_page() -> Vec<&'static str> {
+    let page = include_str!("../../../../../docs/reference/events.md");
+    let around = |line: &&str| {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let transaction = cells.get(2).is_some_and(|cell| cell.len() == 2 && cell.starts_with('T'));
+        transaction && cells[4].is_empty() && cells[5] == "you"
+    };
+    page.lines().filter(around).map(|line| line.split('`').nth(1).unwrap()).collect()
+}
+
 #[test]
 fn the_log_shows_every_script_in_its_transaction() {
     for world in worlds() {
+        let status = "CASE {s.password} WHEN 'ann-password' THEN 1000 ELSE 4000 END";
+        let checks = format!("SELECT {status} AS authentication_status");
+        script(&world, "v1", "authenticate_user", &checks);
+        let passes = "SELECT 1000 AS authentication_status";
+        script(&world, "v1", "authenticate_parameters", passes);
+        script(&world, "v1", "modify_user", "SELECT {s.username} AS username");
+        world.syncline.ok(&["deploy"]);
         let server = world.serve_with(&["--trace-events"], None);
         let mut trace = Trace::of(&server);
         let sync = |more: &[&str]| {
@@ -213,26 +247,39 @@ fn the_log_shows_every_script_in_its_transaction() {
         let mut nothing = T5.to_vec();
         nothing.retain(|line| !line.contains("cursor"));
         let nothing = [&nothing[..], &COMMIT].concat();
-        // The first one downloads the tables.
+        let mut seen = Vec::new();
+        let mut expect = |parts: &[&[&str]], what: &str| {
+            let lines = trace.lines();
+            assert_eq!(lines, together(parts), "{what}");
+            seen.extend(lines);
+        };
+        let nothing_to_do: [&[&str]; 6] = [&T1, &T2, &NO_ROWS, &T4, &nothing, &T6];
         sync(&[]);
-        assert_eq!(trace.lines(), together(&[&T2, &NO_ROWS, &T4, &nothing, &T6]));
+        expect(&nothing_to_do, "the first one, which downloads the tables");
         sync(&[]);
-        assert_eq!(trace.lines(), together(&[&T2, &NO_ROWS, &T4, &nothing, &T6]), "nothing to do");
+        expect(&nothing_to_do, "nothing to do");
         sync(&["--ping"]);
-        assert_eq!(trace.lines(), together(&[]), "ping");
+        expect(&[&T1], "ping");
         sync(&["--download-only"]);
-        assert_eq!(
-            trace.lines(),
-            together(&[&T2, &["T3 commit"], &T4, &nothing, &T6]),
-            "download only"
-        );
+        expect(&[&T1, &T2, &["T3 commit"], &T4, &nothing, &T6], "download only");
         let remote = world.remote("ann");
         sql(&remote, "INSERT INTO item VALUES (1, 1), (2, 2); INSERT INTO line VALUES (1, 1)");
         sync(&["--upload-only"]);
-        assert_eq!(trace.lines(), together(&[&T2, &ROWS, &T6]), "upload only");
+        expect(&[&T1, &T2, &ROWS, &T6], "upload only");
         sql(&remote, "INSERT INTO item VALUES (3, 1), (4, 2); INSERT INTO line VALUES (3, 3)");
         sync(&[]);
-        assert_eq!(trace.lines(), together(&[&T2, &ROWS, &T4, &T5, &COMMIT, &T6]), "full");
+        expect(&[&T1, &T2, &ROWS, &T4, &T5, &COMMIT, &T6], "full");
+        sql(&remote, "DELETE FROM line WHERE id = 3");
+        sync(&["--upload-only"]);
+        expect(&[&T1, &T2, &DELETES, &T6], "deletes");
+        let missing =
+            |event: &&str| !seen.iter().any(|line| line.split(' ').nth(1) == Some(*event));
+        let missing: Vec<_> = events_of_the_page().into_iter().filter(missing).collect();
+        assert_eq!(missing, Vec::<&str>::new(), "of docs/reference/events.md");
+        world.write_secret("ann.password", "wrong\n");
+        let mut trace = Trace::of(&server);
+        world.sync_fails("ann", &server, "E2101");
+        assert_eq!(trace.lines(), REFUSED, "a failed T1");
         assert_converged(&world);
         assert_eq!(ended(&world, 0), 0);
     }
