@@ -35,7 +35,7 @@ pub(super) mod stop;
 pub(super) mod work;
 
 use crate::download;
-use crate::download::time::Times;
+use crate::download::time::Time;
 use crate::identity::Remembered;
 use crate::postgres::catalog::table::Table;
 use crate::postgres::download::watermark::{Mark, NumberSpace};
@@ -370,9 +370,9 @@ fn looks<'a>(upload: Upload<'a>, record: &UploadRecord) -> Vec<Vec<Value<'a>>> {
     looks.collect::<Option<_>>().unwrap_or_default()
 }
 
-/// Since when the remote lacks what was stamped.
-pub(super) fn times(marks: &[TableMark]) -> Times {
-    Times::oldest_of(marks.iter().map(|mark| Mark::held(mark)?.time))
+/// Since when the remote lacks what was stamped in a table.
+pub(super) fn time_of(mark: &TableMark) -> Option<Time> {
+    Mark::held(mark)?.time
 }
 
 /// Applies the rows inside a transaction that has locked `remote`. Faults are isolated from the

@@ -25,7 +25,6 @@ use crate::postgres::upload::work::Upload;
 use crate::postgres::upload::{self, Undone, held};
 use crate::script::around::Around;
 use crate::script::authentication::{Answered, Question};
-use crate::script::told::ToldValues;
 use crate::script::{Event, Phase, trace};
 use crate::serving::{Departures, Serving};
 use crate::shape;
@@ -452,9 +451,8 @@ impl crate::connection::Writer for Writer {
             }
         };
         if request.download_follows {
-            let told = ToldValues::default().at(upload::times(request.marks));
             let prepared = self.around_rows(Phase::Prepare, &mut around, |around, calls| {
-                around.prepare(calls, told.clone())
+                around.prepare(calls, request.marks, &upload::time_of)
             });
             applied.stopped = prepared.err();
         }
@@ -485,12 +483,13 @@ impl crate::connection::Writer for Writer {
     ) -> Result<&mut dyn crate::connection::Writer, Failure> {
         self.meet_deployment(session)?;
         let deployment = self.catalog.deployed.deployment;
-        let fits = |(last, own): &(Session, Box<Writer>)| {
+        // One that was lost meanwhile would fail in the middle.
+        let fits = |(last, own): &mut (Session, Box<Writer>)| {
             last.script_version == session.script_version
                 && own.catalog.deployed.deployment == deployment
-                && !own.link.is_lost()
+                && own.link.query("SELECT 1", &[]).is_ok()
         };
-        let own = match self.own.take_if(|own| fits(own)) {
+        let own = match self.own.take_if(fits) {
             Some((_, own)) => own,
             None => {
                 self.end_session();

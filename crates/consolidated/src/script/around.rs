@@ -8,10 +8,10 @@ use super::event::{Event, Phase};
 use super::told::{Told, ToldValues};
 use super::{Mistake, Script, trace};
 use crate::catalog::VersionScripts;
-use crate::download::time::Times;
-use crate::synchronization::Session;
+use crate::download::time::{Time, Times};
 use crate::synchronization::change::{Change, RowSource};
 use crate::synchronization::sent::Sent;
+use crate::synchronization::{Session, TableMark};
 use crate::upload::uploaded_row::{each_batch, event_of};
 use model::{Code, Failure};
 use std::collections::{BTreeMap, BTreeSet};
@@ -139,12 +139,18 @@ impl Around {
         self.run(calls, (Event::EndUpload, None), ToldValues::default())
     }
 
-    /// T4.
+    /// T4. `time_of` says since when the remote lacks what was stamped in a table.
     pub(crate) fn prepare(
         &mut self,
         calls: &mut dyn Calls,
-        told: ToldValues,
+        marks: &[TableMark],
+        time_of: &dyn Fn(&TableMark) -> Option<Time>,
     ) -> Result<(), Failure> {
+        let Session { schema, .. } = &self.session;
+        let tables = schema.tables.iter().enumerate().filter(|(_, it)| it.direction.downloads());
+        let downloaded = tables.filter(|(position, _)| !self.session.waits(*position));
+        let held = downloaded.map(|(position, _)| marks.get(position).and_then(time_of));
+        let told = ToldValues::default().at(Times::oldest_of(held));
         self.run(calls, (Event::PrepareForDownload, None), told)
     }
 

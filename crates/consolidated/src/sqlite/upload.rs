@@ -29,7 +29,7 @@ mod taken_along;
 use super::details::CatalogTable;
 use super::{identity, query};
 use crate::download;
-use crate::download::time::Times;
+use crate::download::time::Time;
 use crate::identity::{Incarnation, Remembered};
 use crate::script::around::Around;
 use crate::sqlite::download::watermark::Mark;
@@ -94,9 +94,9 @@ pub(super) fn upload(
     Ok(applied)
 }
 
-/// Since when the remote lacks what was stamped.
-pub(super) fn times(marks: &[TableMark]) -> Times {
-    Times::oldest_of(marks.iter().map(|mark| Mark::held(mark)?.time))
+/// Since when the remote lacks what was stamped in a table.
+pub(super) fn time_of(mark: &TableMark) -> Option<Time> {
+    Mark::held(mark)?.time
 }
 
 /// Forgets what the remote has received: its watermarks were issued after it was owed.

@@ -14,7 +14,6 @@ use crate::disk::Location;
 use crate::identity::{Incarnation, noting};
 use crate::script::around::Around;
 use crate::script::authentication::{self, Answered, Question};
-use crate::script::told::ToldValues;
 use crate::script::{Event, Phase, trace};
 use crate::serving::Serving;
 use crate::serving::start_mark::SET_BACK;
@@ -226,9 +225,8 @@ impl Writer {
             }
         };
         if request.download_follows {
-            let told = ToldValues::default().at(upload::times(request.marks));
             let prepared = self.around_rows(Phase::Prepare, &mut around, |around, calls| {
-                around.prepare(calls, told)
+                around.prepare(calls, request.marks, &upload::time_of)
             });
             applied.stopped = prepared.err();
         }
@@ -299,8 +297,8 @@ impl Writer {
             if phase == Phase::Begin {
                 writer.catalog.require_as_begun(&around.session)?;
             }
-            work(around, &mut Running(&writer.connection))?;
-            constraint::require_references(&writer.connection)
+            let connection = &writer.connection;
+            constraint::with_references(connection, || work(around, &mut Running(connection)))
         });
         trace::ended(&around.session, phase, outcome.is_ok());
         outcome
@@ -345,9 +343,9 @@ impl Writer {
         let request = FetchRequest { session: &session, ..*request };
         let scripts = self.catalog.deployed.version_scripts(&session.script_version);
         let (connection, spills) = (&self.connection, &self.spills);
-        let fetched = download::fetch(connection, &tables, &request, Some(&scripts), spills, sink)?;
-        constraint::require_references(connection)?;
-        Ok(fetched)
+        constraint::with_references(connection, || {
+            download::fetch(connection, &tables, &request, Some(&scripts), spills, sink)
+        })
     }
 
     /// Lets scripts hear of what was decided, now that it stands.
@@ -422,10 +420,10 @@ impl crate::connection::Writer for Writer {
     fn authenticate(&mut self, question: &Question<'_>) -> Result<Answered, Failure> {
         let outcome = self.in_savepoint(|writer| {
             let scripts = writer.catalog.deployed.authenticating(question.session)?;
-            let calls = &mut Running(&writer.connection);
-            let answered = authentication::answer(calls, &scripts, question)?;
-            constraint::require_references(&writer.connection)?;
-            Ok(answered)
+            let connection = &writer.connection;
+            constraint::with_references(connection, || {
+                authentication::answer(&mut Running(connection), &scripts, question)
+            })
         });
         trace::ended(question.session, Phase::Authenticate, outcome.is_ok());
         outcome

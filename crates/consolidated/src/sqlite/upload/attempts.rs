@@ -232,8 +232,8 @@ fn judge(attempt: &mut Attempt<'_>, around: Option<&mut Around>) -> Result<Optio
         }
     }
     if let Some(around) = around {
-        around.end_upload(&mut Running(input.connection))?;
-        constraint::require_references(input.connection)?;
+        let end = || around.end_upload(&mut Running(input.connection));
+        constraint::with_references(input.connection, end)?;
     }
     // Elsewhere rows are stored as they were sent.
     if input.tables.iter().any(|table| table.details.affinities.is_empty()) {

@@ -201,15 +201,19 @@ pub(super) fn hides_violations(attempt: &Attempt<'_>) -> Result<bool, Failure> {
     Ok(found)
 }
 
-/// Refuses what scripts around rows have done where it breaks a foreign key.
-pub(in crate::sqlite) fn require_references(connection: &Connection) -> Result<(), Failure> {
-    match foreign_keys_violated(connection)? {
-        false => Ok(()),
-        true => {
-            let message = "a script around the rows breaks a foreign key";
-            Err(Failure::new(Code::ScriptFailed, message))
-        }
+/// Runs scripts around rows, and refuses what they have done where it breaks a foreign key. What
+/// was counted as broken before is not theirs.
+pub(in crate::sqlite) fn with_references<T>(
+    connection: &Connection,
+    run: impl FnOnce() -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let before = foreign_keys_violated(connection)?;
+    let done = run()?;
+    if !before && foreign_keys_violated(connection)? {
+        let message = "a script around the rows breaks a foreign key";
+        return Err(Failure::new(Code::ScriptFailed, message));
     }
+    Ok(done)
 }
 
 /// Whether the transaction, committed now, would break a foreign key, as SQLite counts.
