@@ -117,16 +117,18 @@ impl Calls for Running<'_> {
         let statements = Statements::of(script, self.zone);
         let values = statements.values(session, told);
         let bound = parameters(&values);
-        let each = statements.0.iter().zip(&bound);
-        let calls: Vec<_> =
-            each.map(|((_, statement, _), values)| Call::new(&statement.sql, values)).collect();
-        match self.link.flight(&calls) {
-            Ok(answers) => called(&answers).map(Ok),
-            Err(fault) => match statements.mistake(fault.call, &fault) {
-                Some(mistake) => Ok(Err(mistake)),
-                None => Err(failed("run a script")(fault)),
-            },
+        let mut answers = Vec::with_capacity(bound.len());
+        // One by one: a flight would prepare all before the first has made what the next one names.
+        for (at, ((_, statement, _), values)) in statements.0.iter().zip(&bound).enumerate() {
+            match self.link.flight(&[Call::new(&statement.sql, values)]) {
+                Ok(answered) => answers.extend(answered),
+                Err(fault) => match statements.mistake(at, &fault) {
+                    Some(mistake) => return Ok(Err(mistake)),
+                    None => return Err(failed("run a script")(fault)),
+                },
+            }
         }
+        called(&answers).map(Ok)
     }
 }
 

@@ -22,7 +22,8 @@ fn scripts(backend: Backend) -> Vec<(&'static str, Event, String)> {
             "",
             BeginConnection,
             format!(
-                "CREATE {temporary} TABLE mine (n INTEGER); INSERT INTO opened VALUES ('begin')"
+                "CREATE {temporary} TABLE mine (n INTEGER); DELETE FROM mine;
+                 INSERT INTO opened VALUES ('begin')"
             ),
         ),
         ("", EndConnection, "INSERT INTO opened SELECT 'end ' || count(*) FROM mine".into()),
