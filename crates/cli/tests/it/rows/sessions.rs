@@ -89,20 +89,25 @@ fn remotes_that_do_not_read_hold_no_connection() {
             }
         };
         world.center_sql(insert);
-        let network = Network::new(&server.url);
-        network.stall_download_after(200_000);
-        let mut stalled: Vec<_> = (0..stalled())
-            .map(|number| {
-                let name = format!("stalled{number}");
-                let mut arguments: Vec<String> = vec!["sync".into(), format!("{name}.db")];
-                let more = ["--server", &network.url_of(&server.url), "--user", "bob"];
-                arguments.extend(more.iter().map(|it| (*it).to_owned()));
-                arguments.extend(["--password-file".to_owned(), "bob.password".to_owned()]);
-                world.syncline.command(&arguments).spawn().unwrap()
-            })
-            .collect();
-        until("downloads to stall", || network.is_stalled());
-        std::thread::sleep(Duration::from_secs(2));
+        // Each stalls by itself, in the middle of its own download.
+        let networks: Vec<_> = (0..stalled()).map(|_| Network::new(&server.url)).collect();
+        networks.iter().for_each(|network| network.stall_download_after(200_000));
+        let sync = |(number, network): (usize, &Network)| {
+            let (file, url) = (format!("stalled{number}.db"), network.url_of(&server.url));
+            let arguments = [
+                "sync",
+                &file,
+                "--server",
+                &url,
+                "--user",
+                "bob",
+                "--password-file",
+                "bob.password",
+            ];
+            world.syncline.command(&arguments).spawn().unwrap()
+        };
+        let mut stalled: Vec<_> = networks.iter().enumerate().map(sync).collect();
+        until("all downloads to stall", || networks.iter().all(Network::is_stalled));
         let took = time_of(|| drop(world.sync("ann", &server)));
         assert!(took < Duration::from_secs(5), "{took:?}");
         if !world.path("consolidated.db").exists() {
