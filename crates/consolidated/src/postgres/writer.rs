@@ -23,7 +23,7 @@ use crate::postgres::statement::as_parameters;
 use crate::postgres::tracking::{trim, watch};
 use crate::postgres::upload::work::Upload;
 use crate::postgres::upload::{self, Undone, held};
-use crate::script::around::Around;
+use crate::script::around::{Around, AroundRows};
 use crate::script::authentication::{Answered, Question};
 use crate::script::{Event, Phase, trace};
 use crate::serving::{Departures, Serving};
@@ -260,7 +260,7 @@ impl Writer {
     fn upload_once(
         &mut self,
         request: &UploadRequest<'_>,
-        around: &mut Option<Around>,
+        around: Option<&mut Around>,
         (scripts, decisions): (&VersionScripts, &mut Decisions),
     ) -> Result<Applied, Failure> {
         let may_drain = self.may_drain;
@@ -280,7 +280,7 @@ impl Writer {
             let (tables, locked) = writer.lock(request.session, !request.download_follows)?;
             let remote = writer.recognize(request, &locked)?;
             let deployed: Vec<_> = tables.iter().map(|table| table.deployed.clone()).collect();
-            let mut around = around.as_mut().filter(|_| request.uploads);
+            let mut around = around.filter(|_| request.uploads);
             let session = match around.as_deref_mut() {
                 Some(around) => {
                     let name = |table: usize| deployed[table].published.name.as_str();
@@ -316,11 +316,12 @@ impl Writer {
         &mut self,
         request: &UploadRequest<'_>,
         scripts: &VersionScripts,
-        around: &mut Option<Around>,
+        mut around: Option<&mut Around>,
     ) -> Result<Applied, Failure> {
         let mut decisions = Decisions::default();
-        let outcome = self
-            .until_alone(|writer| writer.upload_once(request, around, (scripts, &mut decisions)));
+        let outcome = self.until_alone(|writer| {
+            writer.upload_once(request, around.as_deref_mut(), (scripts, &mut decisions))
+        });
         trace::ended(request.session, Phase::Upload, outcome.is_ok());
         if decisions.stand(&outcome) {
             event_script::report(&mut self.link, scripts, request.session, &decisions);
@@ -434,37 +435,21 @@ impl crate::connection::Writer for Writer {
         self.meet_deployment(request.session)?;
         let version = &request.session.script_version;
         let scripts = self.catalog.deployed.version_scripts(version);
-        let mut around = Around::of(&scripts, request.session);
-        let Some(begun) = &mut around else {
-            return self.apply(request, &scripts, &mut None);
-        };
-        self.around_rows(Phase::Begin, begun, |around, calls| around.begin(calls))?;
-        let session = begun.session.clone();
-        let request = UploadRequest { session: &session, ..*request };
-        let outcome = self.apply(&request, &scripts, &mut around);
-        let Some(mut around) = around else { return outcome };
-        let mut applied = match outcome {
-            Ok(applied) => applied,
-            Err(failure) => {
-                self.end_failed(around);
-                return Err(failure);
+        match Around::of(&scripts, request.session) {
+            None => self.apply(request, &scripts, None),
+            Some(around) => {
+                self.upload_within(around, request, &upload::time_of, |writer, request, around| {
+                    writer.apply(request, &scripts, Some(around))
+                })
             }
-        };
-        if request.download_follows {
-            let prepared = self.around_rows(Phase::Prepare, &mut around, |around, calls| {
-                around.prepare(calls, request.marks, &upload::time_of)
-            });
-            applied.stopped = prepared.err();
         }
-        applied.user_values = around.session.user_values;
-        Ok(applied)
     }
 
     fn end(&mut self, ending: &Ending<'_>) -> Result<(), Failure> {
         self.meet_deployment(ending.session)?;
         let scripts = self.catalog.deployed.version_scripts(&ending.session.script_version);
-        let Some(mut around) = Around::of(&scripts, ending.session) else { return Ok(()) };
-        self.around_rows(Phase::End, &mut around, |around, calls| around.end(calls, ending.ok))
+        let Some(around) = Around::of(&scripts, ending.session) else { return Ok(()) };
+        self.end_all(around, ending.ok)
     }
 
     fn fetch(

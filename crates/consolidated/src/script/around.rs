@@ -11,7 +11,7 @@ use crate::catalog::VersionScripts;
 use crate::download::time::{Time, Times};
 use crate::synchronization::change::{Change, RowSource};
 use crate::synchronization::sent::Sent;
-use crate::synchronization::{Session, TableMark};
+use crate::synchronization::{Applied, Session, TableMark, UploadRequest};
 use crate::upload::uploaded_row::{each_batch, event_of};
 use model::{Code, Failure};
 use std::collections::{BTreeMap, BTreeSet};
@@ -66,21 +66,21 @@ impl Around {
     pub(crate) fn of(scripts: &Arc<VersionScripts>, session: &Session) -> Option<Around> {
         const PHASES: [Phase; 5] =
             [Phase::Connection, Phase::Begin, Phase::Upload, Phase::Prepare, Phase::End];
-        let runs = PHASES.iter().any(|phase| scripts.runs(*phase));
-        runs.then(|| Around {
-            scripts: scripts.clone(),
-            session: session.clone(),
-            with_rows: BTreeSet::new(),
-        })
+        Around::of_phases(&PHASES, scripts, session)
     }
 
     /// Those of the transaction of its download; none where there are no such scripts.
     pub(crate) fn of_download(scripts: &Arc<VersionScripts>, session: &Session) -> Option<Around> {
-        scripts.runs(Phase::Download).then(|| Around {
-            scripts: scripts.clone(),
-            session: session.clone(),
-            with_rows: BTreeSet::new(),
-        })
+        Around::of_phases(&[Phase::Download], scripts, session)
+    }
+
+    fn of_phases(
+        phases: &[Phase],
+        scripts: &Arc<VersionScripts>,
+        session: &Session,
+    ) -> Option<Around> {
+        let (runs, with_rows) = (phases.iter().any(|it| scripts.runs(*it)), BTreeSet::new());
+        runs.then(|| Around { scripts: scripts.clone(), session: session.clone(), with_rows })
     }
 
     /// Whether anything is to be run.
@@ -101,7 +101,7 @@ impl Around {
     pub(crate) fn begin(&mut self, calls: &mut dyn Calls) -> Result<(), Failure> {
         let event = Event::BeginSynchronization;
         self.run(calls, (event, None), ToldValues::default())?;
-        self.of_tables(calls, event, &|_| true, &ToldValues::default())?;
+        self.of_tables(calls, event, &|_| true, &|_| ToldValues::default())?;
         for publication in self.session.publications.clone().iter() {
             let told = ToldValues::default()
                 .with(Told::PublicationName, Some(publication.to_string()))
@@ -128,14 +128,14 @@ impl Around {
         self.run(calls, (Event::BeginUpload, None), ToldValues::default())?;
         let with_rows = self.with_rows.clone();
         let has_rows = |table: &str| with_rows.contains(table);
-        self.of_tables(calls, Event::BeginUpload, &has_rows, &ToldValues::default())
+        self.of_tables(calls, Event::BeginUpload, &has_rows, &|_| ToldValues::default())
     }
 
     /// T3, behind the rows.
     pub(crate) fn end_upload(&mut self, calls: &mut dyn Calls) -> Result<(), Failure> {
         let with_rows = self.with_rows.clone();
         let has_rows = |table: &str| with_rows.contains(table);
-        self.of_tables(calls, Event::EndUpload, &has_rows, &ToldValues::default())?;
+        self.of_tables(calls, Event::EndUpload, &has_rows, &|_| ToldValues::default())?;
         self.run(calls, (Event::EndUpload, None), ToldValues::default())
     }
 
@@ -162,7 +162,8 @@ impl Around {
     ) -> Result<(), Failure> {
         let event = Event::BeginDownload;
         self.run(calls, (event, None), ToldValues::default().at(of_all(times)))?;
-        self.of_each_table(calls, event, &|at| ToldValues::default().at(of_table(times, at)))
+        let told = |at: usize| ToldValues::default().at(of_table(times, at));
+        self.of_tables(calls, event, &|_| true, &told)
     }
 
     /// Whether scripts run between the cursors of the table at a position.
@@ -191,11 +192,13 @@ impl Around {
         sent: &[Sent],
     ) -> Result<(), Failure> {
         let event = Event::EndDownload;
-        self.of_each_table(calls, event, &|at| ToldValues::default().at(of_table(times, at)))?;
+        let told = |at: usize| ToldValues::default().at(of_table(times, at));
+        self.of_tables(calls, event, &|_| true, &told)?;
         self.run(calls, (event, None), ToldValues::default().at(of_all(times)))?;
         let event = Event::DownloadStatistics;
         let of = |at: usize| sent.get(at).copied().unwrap_or_default();
-        self.of_each_table(calls, event, &|at| counted(of(at)).at(of_table(times, at)))?;
+        let told = |at: usize| counted(of(at)).at(of_table(times, at));
+        self.of_tables(calls, event, &|_| true, &told)?;
         let all = sent.iter().copied().fold(Sent::default(), |all, more| all + more);
         self.run(calls, (event, None), counted(all).at(of_all(times)))
     }
@@ -208,37 +211,22 @@ impl Around {
             let told = told.clone().with(Told::PublicationName, Some(publication.to_string()));
             self.run(calls, (Event::EndPublication, None), told)?;
         }
-        self.of_tables(calls, Event::EndSynchronization, &|_| true, &told)?;
+        self.of_tables(calls, Event::EndSynchronization, &|_| true, &|_| told.clone())?;
         self.run(calls, (Event::EndSynchronization, None), told)
     }
 
-    /// Runs the script of an event for each of the tables that are wanted and do not wait.
+    /// Runs the script of an event for each of the tables that are wanted and do not wait. `told`
+    /// has the values of each, by position.
     fn of_tables(
         &mut self,
         calls: &mut dyn Calls,
         event: Event,
         wanted: &dyn Fn(&str) -> bool,
-        told: &ToldValues,
-    ) -> Result<(), Failure> {
-        let schema = self.session.schema.clone();
-        for (position, table) in schema.tables.iter().enumerate() {
-            if wanted(&table.name) && !self.session.waits(position) {
-                self.run(calls, (event, Some(&table.name)), told.clone())?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The same for all of them, each with values of its own.
-    fn of_each_table(
-        &mut self,
-        calls: &mut dyn Calls,
-        event: Event,
         told: &dyn Fn(usize) -> ToldValues,
     ) -> Result<(), Failure> {
         let schema = self.session.schema.clone();
         for (position, table) in schema.tables.iter().enumerate() {
-            if !self.session.waits(position) {
+            if wanted(&table.name) && !self.session.waits(position) {
                 self.run(calls, (event, Some(&table.name)), told(position))?;
             }
         }
@@ -259,6 +247,66 @@ impl Around {
             }
         }
         Ok(())
+    }
+}
+
+/// A connection that runs scripts around the rows of a synchronization, each part of it in a
+/// transaction of its own.
+pub(crate) trait AroundRows: Sized {
+    /// Runs what is to be run in this part, if there is anything, and commits it or undoes it.
+    fn around_rows(
+        &mut self,
+        phase: Phase,
+        around: &mut Around,
+        work: &mut dyn FnMut(&mut Around, &mut dyn Calls) -> Result<(), Failure>,
+    ) -> Result<(), Failure>;
+
+    /// Whether the database has given up what contains all parts.
+    fn has_lost_all(&self) -> bool;
+
+    /// Applies an upload between the scripts before it and those behind: T2, T3 as `apply` does it,
+    /// and T4. Behind a failed T3 also T6. `time_of` says since when the remote lacks what was
+    /// stamped in a table.
+    fn upload_within(
+        &mut self,
+        mut around: Around,
+        request: &UploadRequest<'_>,
+        time_of: &dyn Fn(&TableMark) -> Option<Time>,
+        apply: impl FnOnce(&mut Self, &UploadRequest<'_>, &mut Around) -> Result<Applied, Failure>,
+    ) -> Result<Applied, Failure> {
+        self.around_rows(Phase::Begin, &mut around, &mut |around, calls| around.begin(calls))?;
+        let session = &around.session.clone();
+        let mut applied = match apply(self, &UploadRequest { session, ..*request }, &mut around) {
+            Ok(applied) => applied,
+            Err(failure) => {
+                if !self.has_lost_all() {
+                    self.end_failed(around);
+                }
+                return Err(failure);
+            }
+        };
+        if request.download_follows {
+            let prepared = self.around_rows(Phase::Prepare, &mut around, &mut |around, calls| {
+                around.prepare(calls, request.marks, time_of)
+            });
+            applied.stopped = prepared.err();
+        }
+        applied.user_values = around.session.user_values;
+        Ok(applied)
+    }
+
+    /// T6.
+    fn end_all(&mut self, mut around: Around, ok: bool) -> Result<(), Failure> {
+        self.around_rows(Phase::End, &mut around, &mut |around, calls| around.end(calls, ok))
+    }
+
+    /// T6 of a synchronization that has failed: what fails here too is in the log alone.
+    fn end_failed(&mut self, around: Around) {
+        let remote = around.session.remote_id.clone();
+        if let Err(failure) = self.end_all(around, false) {
+            tracing::error!(remote = remote.as_str(), error = %failure.full_message(),
+                "the scripts at the end of a failed synchronization fail");
+        }
     }
 }
 
@@ -328,7 +376,7 @@ impl<'a> RowCues<'a> {
             self.end(calls)?;
             let deletes = change == Change::Delete;
             (self.turn, self.began) = (Some((table, deletes)), trace::begin());
-            let (begin, _) = around_rows(deletes);
+            let (begin, _) = events_around(deletes);
             run(calls, self.scripts, self.session, (begin, Some(table)), ToldValues::default())?;
         }
         self.ran(event_of(change), rows);
@@ -353,14 +401,14 @@ impl<'a> RowCues<'a> {
         for (event, rows) in std::mem::take(&mut self.rows) {
             trace::ran(self.session, event, Some(table), Some(rows), self.began);
         }
-        let (_, end) = around_rows(deletes);
+        let (_, end) = events_around(deletes);
         run(calls, self.scripts, self.session, (end, Some(table)), ToldValues::default())?;
         Ok(())
     }
 }
 
 /// The events before and behind the rows of a table.
-fn around_rows(deletes: bool) -> (Event, Event) {
+fn events_around(deletes: bool) -> (Event, Event) {
     match deletes {
         true => (Event::BeginUploadDeletes, Event::EndUploadDeletes),
         false => (Event::BeginUploadRows, Event::EndUploadRows),

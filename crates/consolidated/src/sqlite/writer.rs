@@ -12,7 +12,7 @@ use crate::administration::{notes, users};
 use crate::catalog::VersionScripts;
 use crate::disk::Location;
 use crate::identity::{Incarnation, noting};
-use crate::script::around::Around;
+use crate::script::around::{Around, AroundRows, Calls};
 use crate::script::authentication::{self, Answered, Question};
 use crate::script::{Event, Phase, trace};
 use crate::serving::Serving;
@@ -209,29 +209,12 @@ impl Writer {
         ended: &mut OwedRows,
     ) -> Result<Applied, Failure> {
         let scripts = self.catalog.deployed.version_scripts(&request.session.script_version);
-        let Some(mut around) = Around::of(&scripts, request.session) else {
+        let Some(around) = Around::of(&scripts, request.session) else {
             return self.apply(request, ended, scripts, None);
         };
-        self.around_rows(Phase::Begin, &mut around, |around, calls| around.begin(calls))?;
-        let session = around.session.clone();
-        let request = UploadRequest { session: &session, ..*request };
-        let mut applied = match self.apply(&request, ended, scripts, Some(&mut around)) {
-            Ok(applied) => applied,
-            Err(failure) => {
-                if !self.connection.is_autocommit() {
-                    self.end_failed(around);
-                }
-                return Err(failure);
-            }
-        };
-        if request.download_follows {
-            let prepared = self.around_rows(Phase::Prepare, &mut around, |around, calls| {
-                around.prepare(calls, request.marks, &upload::time_of)
-            });
-            applied.stopped = prepared.err();
-        }
-        applied.user_values = around.session.user_values;
-        Ok(applied)
+        self.upload_within(around, request, &upload::time_of, |writer, request, around| {
+            writer.apply(request, ended, scripts, Some(around))
+        })
     }
 
     /// T3.
@@ -283,51 +266,20 @@ impl Writer {
         outcome
     }
 
-    /// Runs scripts around the rows, if there are some in this part of a synchronization.
-    fn around_rows(
-        &mut self,
-        phase: Phase,
-        around: &mut Around,
-        work: impl FnOnce(&mut Around, &mut Running<'_>) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
-        if !around.runs(phase) {
-            return Ok(());
-        }
-        let outcome = self.in_savepoint(|writer| {
-            if phase == Phase::Begin {
-                writer.catalog.require_as_begun(&around.session)?;
-            }
-            let connection = &writer.connection;
-            constraint::with_references(connection, || work(around, &mut Running(connection)))
-        });
-        trace::ended(&around.session, phase, outcome.is_ok());
-        outcome
-    }
-
     /// Runs a script of the connection in a transaction of its own.
     fn run_for_connection(&mut self, session: &Session, event: Event) -> Result<(), Failure> {
         use crate::connection::Writer as _;
         let scripts = self.catalog.deployed.version_scripts(&session.script_version);
         let Some(mut around) = Around::of(&scripts, session) else { return Ok(()) };
         self.begin()?;
-        let run = |around: &mut Around, calls: &mut Running<'_>| around.of_connection(calls, event);
+        let run =
+            &mut |around: &mut Around, calls: &mut dyn Calls| around.of_connection(calls, event);
         match self.around_rows(Phase::Connection, &mut around, run) {
             Ok(()) => self.commit(),
             Err(failure) => {
                 self.rollback();
                 Err(failure)
             }
-        }
-    }
-
-    /// T6 of a synchronization that has failed: what fails here too is in the log alone.
-    fn end_failed(&mut self, mut around: Around) {
-        let ended =
-            self.around_rows(Phase::End, &mut around, |around, calls| around.end(calls, false));
-        if let Err(failure) = ended {
-            let remote = around.session.remote_id.as_str();
-            tracing::error!(remote, error = %failure.full_message(),
-                "the scripts at the end of a failed synchronization fail");
         }
     }
 
@@ -360,6 +312,33 @@ impl Writer {
                 }
             }
         }
+    }
+}
+
+/// Each part is a savepoint.
+impl AroundRows for Writer {
+    fn around_rows(
+        &mut self,
+        phase: Phase,
+        around: &mut Around,
+        work: &mut dyn FnMut(&mut Around, &mut dyn Calls) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        if !around.runs(phase) {
+            return Ok(());
+        }
+        let outcome = self.in_savepoint(|writer| {
+            if phase == Phase::Begin {
+                writer.catalog.require_as_begun(&around.session)?;
+            }
+            let connection = &writer.connection;
+            constraint::with_references(connection, || work(around, &mut Running(connection)))
+        });
+        trace::ended(&around.session, phase, outcome.is_ok());
+        outcome
+    }
+
+    fn has_lost_all(&self) -> bool {
+        self.connection.is_autocommit()
     }
 }
 
@@ -465,8 +444,8 @@ impl crate::connection::Writer for Writer {
 
     fn end(&mut self, ending: &Ending<'_>) -> Result<(), Failure> {
         let scripts = self.catalog.deployed.version_scripts(&ending.session.script_version);
-        let Some(mut around) = Around::of(&scripts, ending.session) else { return Ok(()) };
-        self.around_rows(Phase::End, &mut around, |around, calls| around.end(calls, ending.ok))
+        let Some(around) = Around::of(&scripts, ending.session) else { return Ok(()) };
+        self.end_all(around, ending.ok)
     }
 
     fn fetch(

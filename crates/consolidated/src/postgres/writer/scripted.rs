@@ -5,7 +5,7 @@ use crate::postgres::catalog;
 use crate::postgres::errors::failed;
 use crate::postgres::event_script::Running;
 use crate::postgres::link::Call;
-use crate::script::around::Around;
+use crate::script::around::{Around, AroundRows, Calls};
 use crate::script::authentication::{self, Answered, Question};
 use crate::script::{Event, Phase, trace};
 use crate::synchronization::Session;
@@ -47,13 +47,30 @@ impl Writer {
         Ok(())
     }
 
-    /// Runs scripts around the rows in a transaction of their own, if there are some in this part
-    /// of a synchronization.
-    pub(super) fn around_rows(
+    /// Runs a script of the connection, in a transaction of its own or in none.
+    pub(super) fn run_for_connection(
+        &mut self,
+        session: &Session,
+        event: Event,
+    ) -> Result<(), Failure> {
+        let scripts = self.catalog.deployed.version_scripts(&session.script_version);
+        let Some(mut around) = Around::of(&scripts, session) else { return Ok(()) };
+        if event == Event::BeginConnectionAutocommit {
+            let calls = &mut Running { link: &mut self.link, zone: None };
+            return around.of_connection(calls, event);
+        }
+        self.around_rows(Phase::Connection, &mut around, &mut |around, calls| {
+            around.of_connection(calls, event)
+        })
+    }
+}
+
+impl AroundRows for Writer {
+    fn around_rows(
         &mut self,
         phase: Phase,
         around: &mut Around,
-        mut work: impl FnMut(&mut Around, &mut Running<'_>) -> Result<(), Failure>,
+        work: &mut dyn FnMut(&mut Around, &mut dyn Calls) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         if !around.runs(phase) {
             return Ok(());
@@ -71,31 +88,7 @@ impl Writer {
         outcome
     }
 
-    /// Runs a script of the connection, in a transaction of its own or in none.
-    pub(super) fn run_for_connection(
-        &mut self,
-        session: &Session,
-        event: Event,
-    ) -> Result<(), Failure> {
-        let scripts = self.catalog.deployed.version_scripts(&session.script_version);
-        let Some(mut around) = Around::of(&scripts, session) else { return Ok(()) };
-        if event == Event::BeginConnectionAutocommit {
-            let calls = &mut Running { link: &mut self.link, zone: None };
-            return around.of_connection(calls, event);
-        }
-        self.around_rows(Phase::Connection, &mut around, |around, calls| {
-            around.of_connection(calls, event)
-        })
-    }
-
-    /// T6 of a synchronization that has failed: what fails here too is in the log alone.
-    pub(super) fn end_failed(&mut self, mut around: Around) {
-        let ended =
-            self.around_rows(Phase::End, &mut around, |around, calls| around.end(calls, false));
-        if let Err(failure) = ended {
-            let remote = around.session.remote_id.as_str();
-            tracing::error!(remote, error = %failure.full_message(),
-                "the scripts at the end of a failed synchronization fail");
-        }
+    fn has_lost_all(&self) -> bool {
+        false
     }
 }
