@@ -38,8 +38,6 @@ use tokio::sync::oneshot;
 /// An admission is short, so that few connections answer those of many downloads.
 pub const READERS_PER_ADMITTER: usize = 4;
 
-const GONE: &str = "a worker ended without an answer; the server's log says why";
-
 const DAY_S: u64 = 24 * 60 * 60;
 
 /// The ways to the database.
@@ -148,12 +146,10 @@ impl Worker {
 
     /// Runs the scripts at the end of a synchronization that has done its work at the database.
     /// They run from the first poll on, whoever still waits for them.
-    pub(crate) async fn end(&self, session: Option<Arc<Session>>) -> Result<Costed<()>, Failure> {
+    pub(crate) async fn end(&self, session: Arc<Session>) -> Result<Costed<()>, Failure> {
         let (answer, receiver) = oneshot::channel();
-        if let Some(session) = session {
-            self.writes.put_at_once(Write::End(writer::End { session, ok: true }, answer));
-        }
-        receiver.await.map_err(|_| Failure::new(Code::Bug, GONE))?
+        self.writes.put_at_once(Write::End(writer::End { session, ok: true }, answer));
+        hear(receiver).await
     }
 
     /// The same of one that has failed. Nobody waits for them.
@@ -214,8 +210,9 @@ pub(crate) struct Told {
 pub(crate) type Heard<T> = oneshot::Receiver<Result<Costed<T>, Failure>>;
 
 /// Waits for an answer.
-pub(crate) async fn hear<T>(answer: Heard<T>) -> Result<Costed<T>, Failure> {
-    answer.await.map_err(|_| Failure::new(Code::Bug, GONE))?
+pub(crate) async fn hear<T>(answer: oneshot::Receiver<Result<T, Failure>>) -> Result<T, Failure> {
+    let gone = "a worker ended without an answer; the server's log says why";
+    answer.await.map_err(|_| Failure::new(Code::Bug, gone))?
 }
 
 /// Puts a request into a queue, and waits for its answer.
@@ -225,5 +222,5 @@ async fn ask<R, T>(
 ) -> Result<T, Failure> {
     let (answer, receiver) = oneshot::channel();
     queue.put(request(answer)).await?;
-    receiver.await.map_err(|_| Failure::new(Code::Bug, GONE))?
+    hear(receiver).await
 }

@@ -41,12 +41,13 @@ impl<'a> Ending<'a> {
         if let Some(awaited) = self.awaited.take() {
             return exchange.at_database(phase, hear(awaited)).await;
         }
-        if self.session.is_none() {
-            return Ok(());
-        }
+        let Some(session) = self.session.clone() else { return Ok(()) };
         let shared = self.shared;
         // It is asked when it has its turn, and from then on they run.
-        let asked = async { shared.worker.end(self.session.take()).await };
+        let asked = async {
+            self.session = None;
+            shared.worker.end(session).await
+        };
         exchange.at_database(phase, asked).await
     }
 }

@@ -309,15 +309,18 @@ fn synchronize(
     }
     let ending = Ending { session: &session, ok };
     let ended = alone(writer, |writer| writer.end(&ending));
-    if let Err(failure) = &ended {
-        let remote = session.remote_id.as_str();
-        tracing::error!(remote, error = %failure.full_message(),
+    ok &= ended.is_ok();
+    tell_ended(ended_to, &session, ended, cost(writer));
+    ok
+}
+
+/// Tells what became of the scripts at the end of a synchronization; in the log, where nobody hears
+/// it.
+fn tell_ended(answer: Answer<()>, session: &Session, ended: Result<(), Failure>, cost: Cost) {
+    if let Err(Err(failure)) = answer.send(ended.map(|value| Costed { value, cost })) {
+        tracing::error!(remote = session.remote_id.as_str(), error = %failure.full_message(),
             "the scripts at the end of a synchronization fail");
     }
-    ok &= ended.is_ok();
-    let cost = cost(writer);
-    drop(ended_to.send(ended.map(|value| Costed { value, cost })));
-    ok
 }
 
 /// Does `work` in a group of its own, of which what is meant to stay does so although it fails.
@@ -370,11 +373,7 @@ fn answer(write: Write, outcome: Written, cost: Cost) -> Option<Write> {
             }
         }
         (Write::End(end, answer), Written::Noted(result)) => {
-            if let Err(Err(failure)) = answer.send(result.map(|value| Costed { value, cost })) {
-                let remote = end.session.remote_id.as_str();
-                tracing::error!(remote, error = %failure.full_message(),
-                    "the scripts at the end of a synchronization fail");
-            }
+            tell_ended(answer, &end.session, result, cost);
         }
         (
             Write::Withhold(_, answer)
