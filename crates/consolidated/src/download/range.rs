@@ -239,17 +239,21 @@ fn hand_out_times<M: Moment>(
     (tables, session): (&[Arc<M::Table>], &Session),
     ranges: &mut [DownloadRange<M::Point, M::Since>],
 ) {
-    let all = ranges.iter_mut().filter(|range| range.mode != DownloadedTable::None);
+    let is_sent = |range: &DownloadRange<_, _>| range.mode != DownloadedTable::None;
     let asks = |table: &Arc<M::Table>| own::ask_for_times(table.scripts());
     if !session.asks_for_times && !tables.iter().any(asks) {
-        return all.for_each(|range| range.until.time = None);
+        let sent = ranges.iter_mut().filter(|range| is_sent(range));
+        return sent.for_each(|range| range.until.time = None);
     }
-    let mut sent: Vec<_> = all.collect();
-    let held = |range: &DownloadRange<_, _>| range.until.time.unwrap_or(NEVER);
-    let oldest = sent.iter().map(|range| held(range)).min().unwrap_or(NEVER);
-    for range in &mut sent {
-        range.times = Times { table: held(range), oldest };
-        range.until.time = moment.time().or(range.until.time);
+    let held = ranges.iter().filter(|range| is_sent(range)).map(|range| range.until.time);
+    let Times { oldest, .. } = Times::oldest_of(held);
+    for range in ranges {
+        // Scripts of a table that is not sent may ask too.
+        range.times.oldest = oldest;
+        if is_sent(range) {
+            range.times.table = range.until.time.unwrap_or(NEVER);
+            range.until.time = moment.time().or(range.until.time);
+        }
     }
 }
 

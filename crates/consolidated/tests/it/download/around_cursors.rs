@@ -5,7 +5,7 @@ use model::{Code, ScriptVersion, UserName};
 use syncline_consolidated::Event::{
     self, BeginDownload, BeginDownloadDeletes, BeginDownloadRows, BeginSynchronization,
     DownloadCursor, DownloadDeleteCursor, DownloadStatistics, EndDownload, EndDownloadDeletes,
-    EndDownloadRows, EndSynchronization,
+    EndDownloadRows, EndSynchronization, PrepareForDownload,
 };
 use syncline_consolidated::{
     DownloadBatch, Ending, FetchRequest, ScriptFile, SyncModel, administer,
@@ -358,5 +358,22 @@ fn scripts_are_told_since_when_the_remote_lacks_what_was_stamped() {
         let second = ran(&center);
         assert!(second.iter().all(|it| !it.contains("1900")), "{second:?}");
         assert_eq!(second.len(), 2);
+    });
+}
+
+// DT1: what is only uploaded is sent nothing, and so has no time.
+#[test]
+fn the_oldest_time_is_that_of_what_is_downloaded() {
+    Backend::each(|backend| {
+        let late = backend.pick("'1950'", "timestamptz '1950-01-01'");
+        let told = format!("CASE WHEN {{s.last_download}} > {late} THEN 'late' ELSE 'never' END");
+        let events = [PrepareForDownload, BeginDownload, EndDownload];
+        let scripts = events.map(|event| ("", event, noting(event, &told)));
+        let model = "[table.item]\n[table.line]\ndirection = \"upload_only\"\n";
+        let (mut center, mut remote) = center(backend, model, &scripts);
+        for when in ["never", "late", "late"] {
+            synchronize(&mut center, &mut remote);
+            assert_eq!(ran(&center), events.map(|event| format!("{event} {when}")));
+        }
     });
 }
