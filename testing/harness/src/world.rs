@@ -57,6 +57,21 @@ impl World {
         world
     }
 
+    /// One on SQLite and one on PostgreSQL, made by this SQL, initialized and not deployed.
+    pub fn on_each(executable: impl AsRef<Path>, create: &str) -> [World; 2] {
+        let database = Cluster::shared().database();
+        database.sql(create);
+        let url = database.url();
+        let worlds = [
+            (World::without_deployment(&executable, create), "sqlite:consolidated.db"),
+            (World::on_database(&executable, database), &*url),
+        ];
+        worlds.map(|(world, url)| {
+            world.syncline.ok(&["init", ".", "--consolidated", url]);
+            world
+        })
+    }
+
     /// A world around this database of PostgreSQL, as it is.
     pub fn on_database(executable: impl AsRef<Path>, database: TestDatabase) -> World {
         let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,5 @@
 //! Scripts around the rows of a synchronization, as operators see them in the log.
 
-use harness::postgres::Cluster;
 use harness::{Server, Share, World, sql};
 use std::fs;
 use std::time::Duration;
@@ -41,15 +40,7 @@ const OF_VERSIONS: [&str; 3] = ["begin_publication", "prepare_for_download", "en
 /// A center on SQLite and one on PostgreSQL, with a script of one line at every event and a remote
 /// of ann.
 fn worlds() -> [World; 2] {
-    let database = Cluster::shared().database();
-    database.sql(TABLES);
-    let url = database.url();
-    let worlds = [
-        (World::without_deployment(PROGRAM, TABLES), "sqlite:consolidated.db".to_owned()),
-        (World::on_database(PROGRAM, database), url),
-    ];
-    worlds.map(|(world, url)| {
-        world.syncline.ok(&["init", ".", "--consolidated", &url]);
+    World::on_each(PROGRAM, TABLES).map(|world| {
         fs::write(world.path("model.toml"), MODEL).unwrap();
         let write = |folder: &str, event: &str| {
             let ok = match (folder, event) {

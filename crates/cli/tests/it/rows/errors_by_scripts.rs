@@ -1,6 +1,5 @@
 //! Errors that scripts of the user's decide about, as remotes and operators meet them.
 
-use harness::postgres::Cluster;
 use harness::{Chance, World, count, sql};
 use std::fs;
 use std::time::Duration;
@@ -28,15 +27,7 @@ fn handler(action: &str) -> String {
 
 /// A center on SQLite and one on PostgreSQL, with a remote of ann.
 fn worlds(action: &str) -> [World; 2] {
-    let database = Cluster::shared().database();
-    database.sql(TABLES);
-    let url = database.url();
-    let worlds = [
-        (World::without_deployment(PROGRAM, TABLES), "sqlite:consolidated.db".to_owned()),
-        (World::on_database(PROGRAM, database), url),
-    ];
-    worlds.map(|(world, url)| {
-        world.syncline.ok(&["init", ".", "--consolidated", &url]);
+    World::on_each(PROGRAM, TABLES).map(|world| {
         fs::write(world.path("model.toml"), MODEL).unwrap();
         fs::create_dir_all(world.path("scripts/v1/item")).unwrap();
         fs::write(world.path("scripts/v1/item/upload_insert.sql"), INSERT).unwrap();

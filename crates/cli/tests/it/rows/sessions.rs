@@ -1,6 +1,5 @@
 //! Script versions that have one connection for a whole synchronization.
 
-use harness::postgres::Cluster;
 use harness::{Network, Share, World, sql, time_of, until};
 use std::fs;
 use std::time::Duration;
@@ -18,15 +17,7 @@ fn stalled() -> usize {
 
 /// A temporary table has the user, and a cursor sends this user's rows.
 fn worlds() -> [World; 2] {
-    let database = Cluster::shared().database();
-    database.sql(TABLES);
-    let url = database.url();
-    let worlds = [
-        (World::without_deployment(PROGRAM, TABLES), "sqlite:consolidated.db".to_owned()),
-        (World::on_database(PROGRAM, database), url),
-    ];
-    worlds.map(|(world, url)| {
-        world.syncline.ok(&["init", ".", "--consolidated", &url]);
+    World::on_each(PROGRAM, TABLES).map(|world| {
         fs::write(world.path("model.toml"), MODEL).unwrap();
         let scripts = [
             ("begin_connection", "CREATE TEMPORARY TABLE me (who TEXT)"),

@@ -1,15 +1,15 @@
 //! Scripts around the cursors of a download, with the same results on both databases.
 
-use crate::support::center::{Backend, Center, Download, Remote, Row, Upload, int, text};
+use crate::support::center::{
+    Backend, Center, Download, Remote, Row, Upload, fetch_request, int, text,
+};
 use model::{Code, ScriptVersion, UserName};
 use syncline_consolidated::Event::{
     self, BeginDownload, BeginDownloadDeletes, BeginDownloadRows, BeginSynchronization,
     DownloadCursor, DownloadDeleteCursor, DownloadStatistics, EndDownload, EndDownloadDeletes,
     EndDownloadRows, EndSynchronization, PrepareForDownload,
 };
-use syncline_consolidated::{
-    DownloadBatch, Ending, FetchRequest, ScriptFile, SyncModel, administer,
-};
+use syncline_consolidated::{DownloadBatch, Ending, ScriptFile, SyncModel, administer};
 
 fn schema(backend: Backend) -> String {
     let number = backend.pick("INTEGER PRIMARY KEY", "serial PRIMARY KEY");
@@ -231,19 +231,7 @@ fn a_download_of_another_version_does_not_wait_for_scripts() {
         let claims = Default::default();
         let other = center.reader.session(&user, claims, &id, Some(&version), &[]).unwrap();
         assert_eq!((session.fetched_by_writer, other.fetched_by_writer), (true, false));
-        let request = |session| FetchRequest {
-            session,
-            counter: applied.counter,
-            marks: &[],
-            held_marks: &[],
-            echo: &applied.echo,
-            time_us: applied.time_us,
-            wanted: &[],
-            batch_bytes: 1 << 20,
-            batch_rows: 100,
-            row_bytes_max: u64::MAX,
-            resuming: Default::default(),
-        };
+        let request = |session| fetch_request(session, &applied, &[], (1 << 20, 100));
         let Center { writer, reader, .. } = &mut center;
         let mut rows = 0;
         let mut count = |batch: &DownloadBatch| {
@@ -306,19 +294,7 @@ fn what_a_script_sets_is_known_to_cursors_and_to_all_that_follow() {
         let applied = center.upload(&mut remote, &[]).unwrap();
         let session = applied.session(&center.session(&remote).into());
         let mut rows = Vec::new();
-        let request = FetchRequest {
-            session: &session,
-            counter: applied.counter,
-            marks: &[],
-            held_marks: &[],
-            echo: &applied.echo,
-            time_us: applied.time_us,
-            wanted: &[],
-            batch_bytes: 1 << 20,
-            batch_rows: 100,
-            row_bytes_max: u64::MAX,
-            resuming: Default::default(),
-        };
+        let request = fetch_request(&session, &applied, &[], (1 << 20, 100));
         let fetched = center.writer.fetch(&request, &mut |batch| {
             if let DownloadBatch::Upserts { rows: bytes, .. } = batch {
                 let mut reader = model::RowReader::new(&bytes);

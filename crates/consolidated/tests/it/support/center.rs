@@ -512,6 +512,28 @@ fn has_rows(batch: &DownloadBatch) -> bool {
 }
 
 /// What the remote presents per table of the session, as a server finds it by the digests.
+/// The download behind an upload, in parts of this many bytes and rows.
+pub(crate) fn fetch_request<'a>(
+    session: &'a Session,
+    applied: &'a Applied,
+    marks: &'a [TableMark],
+    (batch_bytes, batch_rows): (usize, u32),
+) -> FetchRequest<'a> {
+    FetchRequest {
+        session,
+        counter: applied.counter,
+        marks,
+        held_marks: &[],
+        echo: &applied.echo,
+        time_us: applied.time_us,
+        wanted: &[],
+        batch_bytes,
+        batch_rows,
+        row_bytes_max: u64::MAX,
+        resuming: Default::default(),
+    }
+}
+
 pub(crate) fn marks(session: &Session, remote: &Remote) -> Vec<TableMark> {
     let known = |fingerprint: &String| {
         remote.marks.iter().find(|mark| mark.fingerprint == *fingerprint).cloned()

@@ -1,11 +1,11 @@
 //! Script versions that have one connection for a whole synchronization.
 
-use crate::support::center::{Backend, Center, Remote, Upload, int, marks, upload};
+use crate::support::center::{Backend, Center, Remote, Upload, fetch_request, int, marks, upload};
 use syncline_consolidated::Event::{
     BeginConnection, BeginConnectionAutocommit, BeginSynchronization, DownloadCursor,
     EndConnection, EndSynchronization, UploadInsert,
 };
-use syncline_consolidated::{DownloadBatch, Ending, Event, FetchRequest};
+use syncline_consolidated::{DownloadBatch, Ending, Event};
 
 const SCHEMA: &str = "
     CREATE TABLE item (id INTEGER PRIMARY KEY, n INTEGER);
@@ -66,27 +66,12 @@ fn synchronize(center: &mut Center, remote: &mut Remote, rows: &[Upload]) -> u64
     remote.identity.progress = applied.progress;
     let session = applied.session(&session.into());
     let mut sent = 0;
-    own.fetch(
-        &FetchRequest {
-            session: &session,
-            counter: applied.counter,
-            marks: &marks,
-            held_marks: &[],
-            echo: &applied.echo,
-            time_us: applied.time_us,
-            wanted: &[],
-            batch_bytes: 1000,
-            batch_rows: 10,
-            row_bytes_max: 1000,
-            resuming: Default::default(),
-        },
-        &mut |batch| {
-            if let DownloadBatch::Upserts { count, .. } = batch {
-                sent += u64::from(count);
-            }
-            Ok(())
-        },
-    )
+    own.fetch(&fetch_request(&session, &applied, &marks, (1000, 10)), &mut |batch| {
+        if let DownloadBatch::Upserts { count, .. } = batch {
+            sent += u64::from(count);
+        }
+        Ok(())
+    })
     .unwrap();
     own.begin().unwrap();
     own.end(&Ending { session: &session, ok: true }).unwrap();
