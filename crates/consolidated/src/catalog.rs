@@ -196,7 +196,7 @@ impl<D> Catalog<D> {
             fetched_by_writer: runs(Phase::Download),
             asks_for_times: version.is_some_and(|version| version.scripts.ask_for_times),
             passed: Default::default(),
-            user_values: BTreeMap::new(),
+            by_scripts: Default::default(),
             publications: publications.into(),
             ends,
             is_session,

@@ -120,10 +120,10 @@ impl Script {
         self.own.as_ref().is_some_and(|own| own.out.contains(&told))
     }
 
-    /// The same by the name of a column that it returns.
-    pub(crate) fn may_set(&self, column: &str) -> bool {
+    /// What it sets by a column of this name that it returns.
+    pub(crate) fn may_set(&self, column: &str) -> Option<Told> {
         let out = self.own.as_ref().map_or(&[][..], |own| own.out);
-        out.iter().any(|told| told.name().eq_ignore_ascii_case(column))
+        out.iter().copied().find(|told| told.name().eq_ignore_ascii_case(column))
     }
 
     /// Adds one token, which begins `at` this position of the text.

@@ -6,6 +6,7 @@
 //! and excludes every predecessor by raising the epoch (S8).
 
 pub(crate) mod authenticates;
+pub(crate) mod by_scripts;
 pub(crate) mod change;
 pub(crate) mod expiry;
 pub(crate) mod resuming;
@@ -17,6 +18,7 @@ use crate::shape::LeftOut;
 use crate::upload::echo::Echo;
 use crate::upload::entered_again::EnteredAgain;
 use authenticates::Authenticates;
+use by_scripts::ByScripts;
 use change::RowSource;
 use expiry::Expiry;
 use model::{
@@ -97,8 +99,8 @@ pub struct Session {
     pub claims: BTreeMap<String, String>,
     /// Its authentication parameters.
     pub passed: Passed,
-    /// What scripts have set of `{u.…}`. It goes before claims, where scripts of the user's ask.
-    pub user_values: BTreeMap<String, Option<String>>,
+    /// What scripts have set so far.
+    pub by_scripts: ByScripts,
     /// The publications that are synchronized.
     pub publications: Arc<[PublicationName]>,
     /// Whether scripts run at the end, which is [`crate::Writer::end`].
@@ -175,7 +177,7 @@ impl Session {
 
     /// Takes note of what a script has set of `{u.…}`.
     pub(crate) fn set(&mut self, name: &str, value: Option<&str>) {
-        self.user_values.insert(name.to_owned(), value.map(str::to_owned));
+        self.by_scripts.user_values.insert(name.to_owned(), value.map(str::to_owned));
     }
 
     /// The value of a parameter that is the same for all rows, unless only the backend knows it.
@@ -185,7 +187,7 @@ impl Session {
             Parameter::Username => Some(self.user.as_str()),
             Parameter::ScriptVersion => Some(self.script_version.as_str()),
             Parameter::Claim(name) => self.claims.get(name).map(String::as_str),
-            Parameter::User(name) => match self.user_values.get(name) {
+            Parameter::User(name) => match self.by_scripts.user_values.get(name) {
                 Some(set) => set.as_deref(),
                 None => self.claims.get(name).map(String::as_str),
             },
@@ -332,8 +334,8 @@ pub struct Applied {
     pub receipt: Option<Receipt>,
     /// In which life of the database it took place.
     pub incarnation: i64,
-    /// What scripts have set of `{u.…}`.
-    pub user_values: BTreeMap<String, Option<String>>,
+    /// What scripts have set.
+    pub by_scripts: ByScripts,
     /// Why the synchronization cannot go on, although the upload is committed: a script behind it
     /// has failed.
     pub stopped: Option<Failure>,
@@ -342,7 +344,7 @@ pub struct Applied {
 impl Applied {
     /// The session as it goes on, with what scripts have set.
     pub fn session(&self, session: &Arc<Session>) -> Arc<Session> {
-        with_user_values(session, &self.user_values)
+        going_on(session, &self.by_scripts)
     }
 }
 
@@ -576,23 +578,20 @@ pub struct Fetched {
     pub watermarks: Vec<Option<Watermark>>,
     /// What was sent of each table, as far as anything was.
     pub sent: Vec<Sent>,
-    /// What scripts have set of `{u.…}`, also before the download.
-    pub user_values: BTreeMap<String, Option<String>>,
+    /// What scripts have set, also before the download.
+    pub by_scripts: ByScripts,
 }
 
 impl Fetched {
     /// The session as it goes on, with what scripts have set.
     pub fn session(&self, session: &Arc<Session>) -> Arc<Session> {
-        with_user_values(session, &self.user_values)
+        going_on(session, &self.by_scripts)
     }
 }
 
-fn with_user_values(
-    session: &Arc<Session>,
-    user_values: &BTreeMap<String, Option<String>>,
-) -> Arc<Session> {
-    match user_values.is_empty() {
+fn going_on(session: &Arc<Session>, by_scripts: &ByScripts) -> Arc<Session> {
+    match *by_scripts == ByScripts::default() {
         true => session.clone(),
-        false => Arc::new(Session { user_values: user_values.clone(), ..Session::clone(session) }),
+        false => Arc::new(Session { by_scripts: by_scripts.clone(), ..Session::clone(session) }),
     }
 }

@@ -396,7 +396,7 @@ mod tests {
     fn sent(meets_owed: bool) -> Vec<String> {
         let table = table();
         let session = Session {
-            user_values: Default::default(),
+            by_scripts: Default::default(),
             publications: std::sync::Arc::default(),
             ends: false,
             is_session: false,

@@ -7,6 +7,7 @@ use crate::download::resume::{self, Continued, Seal, Window};
 use crate::download::time::{NEVER, Time, Times};
 use crate::identity::Void;
 use crate::script::{CURSORS, Event, Script};
+use crate::synchronization::by_scripts::ByScripts;
 use crate::synchronization::resuming::TableToken;
 use crate::synchronization::{
     DownloadBatch, DownloadedTable, FetchRequest, Session, TableMark, UploadRequest,
@@ -217,8 +218,9 @@ fn range<M: Moment>(
     let (point, floor) = moment.now(table)?;
     let claims = table.claims(request.session)?;
     let mut until = Mark { generation, counter, claims, time: None, point };
+    let anew = table.is_sent_afresh() || request.session.by_scripts.starts_anew();
     let mark = held
-        .filter(|held| !table.is_sent_afresh() && held.fingerprint == published.fingerprint)
+        .filter(|held| !anew && held.fingerprint == published.fingerprint)
         .and_then(Mark::held)
         .filter(|mark| mark.claims == claims && is_past(moment, mark, request));
     let time = mark.as_ref().and_then(|mark| mark.time);
@@ -252,8 +254,10 @@ fn hand_out_times<M: Moment>(
         range.times.oldest = oldest;
         if is_sent(range) {
             range.times.table = range.until.time.unwrap_or(NEVER);
-            range.until.time = moment.time().or(range.until.time);
+            let next = session.by_scripts.next_last_download.or(moment.time());
+            range.until.time = next.or(range.until.time);
         }
+        range.times = range.times.not_after(session.by_scripts.last_download);
     }
 }
 
@@ -365,6 +369,18 @@ impl<P: Point, S> Ranges<P, S> {
     /// Since when the remote lacks what was stamped, of each table.
     pub(crate) fn times(&self) -> Vec<Times> {
         self.tables.iter().map(|range| range.times).collect()
+    }
+
+    /// The time that is handed out, the oldest of all tables; none where that is not known.
+    pub(crate) fn next_time(&self) -> Option<Time> {
+        let sent = self.tables.iter().filter(|range| range.mode != DownloadedTable::None);
+        sent.map(|range| range.until.time).min().flatten()
+    }
+
+    /// Hands out another time with all tables that are sent, if scripts say so.
+    pub(crate) fn hand_out(&mut self, by_scripts: &ByScripts) {
+        let sent = self.tables.iter_mut().filter(|range| range.mode != DownloadedTable::None);
+        sent.for_each(|it| it.until.time = by_scripts.next_last_download.or(it.until.time));
     }
 
     /// The rows of this table are sent in key order.

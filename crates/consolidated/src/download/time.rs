@@ -29,6 +29,14 @@ impl Times {
     }
 }
 
+impl Times {
+    /// The same where scripts want what was stamped since a moment to be sent again.
+    pub(crate) fn not_after(self, moment: Option<Time>) -> Times {
+        let earlier = |time: Time| moment.map_or(time, |moment| time.min(moment));
+        Times { table: earlier(self.table), oldest: earlier(self.oldest) }
+    }
+}
+
 impl Default for Times {
     fn default() -> Times {
         Times { table: NEVER, oldest: NEVER }

@@ -310,11 +310,12 @@ pub(super) fn fetch(
         scripted.place(&parts, sent);
     }
     let download = Download::new(tables, owed, request, sink);
-    let (access, watermarks) = (opening.access, judged.watermarks(request)?);
+    let access = opening.access;
     let flights = (access, unflushed, scripted.as_mut());
     let (mut fetched, flushed) = run(link, tables, &cursors, flights, download)?;
     if let Some(scripted) = scripted {
-        scripted.end(link, &mut fetched)?;
+        scripted.end(link, judged.next_time(), &mut fetched)?;
+        judged.hand_out(&fetched.by_scripts);
     }
     if let Access::ReadWrite = access {
         let committing = failed("commit what was written during a download");
@@ -324,7 +325,7 @@ pub(super) fn fetch(
     if let Some(place) = unflushed.filter(|_| !flushed && fetched.rows > 0) {
         durable::flush(link, place)?;
     }
-    Ok(Fetched { watermarks, ..fetched })
+    Ok(Fetched { watermarks: judged.watermarks(request)?, ..fetched })
 }
 
 /// The transaction that the remote need not be sent. The upload may have

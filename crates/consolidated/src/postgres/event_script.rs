@@ -1,9 +1,11 @@
 //! Runs scripts of events that belong to no row.
 
 use crate::catalog::VersionScripts;
+use crate::download::time::Time;
 use crate::postgres::errors::{Fault, failed, unreadable};
 use crate::postgres::link::{Answer, Call, Link};
 use crate::postgres::statement::{Slot, Statement, Value, as_parameters};
+use crate::postgres::values::datetime;
 use crate::script::around::Calls;
 use crate::script::called::Called;
 use crate::script::own::no_table;
@@ -14,6 +16,7 @@ use crate::upload::decisions::{Asks, Decisions};
 use model::Failure;
 use postgres_driver::Refusal;
 use postgres_types::{FromSql, ToSql, Type};
+use std::error::Error;
 
 /// Decisions that `report_error` hears of in one transaction.
 const TOGETHER: usize = 100;
@@ -35,6 +38,7 @@ impl<'s> Statements<'s> {
     fn values<'v>(&self, session: &'v Session, told: &'v ToldValues) -> Vec<Vec<Value<'v>>> {
         let value = |slot: &Slot| -> Value<'v> {
             match slot {
+                Slot::Session(Parameter::Told(of)) if of.is_time() => Box::new(told.time(*of)),
                 Slot::Session(Parameter::Told(of)) => Box::new(told.get(*of)),
                 Slot::Session(Parameter::LastDownload) => Box::new(told.times.oldest),
                 Slot::Session(Parameter::LastTableDownload) => Box::new(told.times.table),
@@ -75,9 +79,24 @@ fn parameters<'p>(values: &'p [Vec<Value<'_>>]) -> Vec<Vec<&'p (dyn ToSql + Sync
     values.iter().map(|values| as_parameters(values)).collect()
 }
 
-/// Whether a value of this type can be set.
-pub(in crate::postgres) fn sets(type_: &Type) -> bool {
-    matches!(*type_, Type::INT2 | Type::INT4 | Type::INT8 | Type::UNKNOWN)
+/// A date and time as the database sends it, in microseconds since 1970.
+struct Moment(Time);
+
+impl<'a> FromSql<'a> for Moment {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Moment, Box<dyn Error + Sync + Send>> {
+        Ok(Moment(datetime::since_1970(i64::from_be_bytes(raw.try_into()?))))
+    }
+
+    fn accepts(type_: &Type) -> bool {
+        matches!(*type_, Type::TIMESTAMPTZ | Type::TIMESTAMP)
+    }
+}
+
+/// Whether a value of this type can be set, also one that is a `moment`.
+pub(in crate::postgres) fn sets(type_: &Type, moment: bool) -> bool {
+    let is_number = matches!(*type_, Type::INT2 | Type::INT4 | Type::INT8);
+    (if moment { Moment::accepts(type_) } else { is_number })
+        || *type_ == Type::UNKNOWN
         || <String as FromSql>::accepts(type_)
 }
 
@@ -92,6 +111,11 @@ fn called(answers: &[Answer]) -> Result<Called, Failure> {
             Type::INT2 => found.try_get::<Option<i16>>(at).map(|it| it.map(|n| n.to_string())),
             Type::INT4 => found.try_get::<Option<i32>>(at).map(|it| it.map(|n| n.to_string())),
             Type::INT8 => found.try_get::<Option<i64>>(at).map(|it| it.map(|n| n.to_string())),
+            Type::TIMESTAMPTZ | Type::TIMESTAMP => {
+                let utc = column.type_ == Type::TIMESTAMPTZ;
+                let moment = found.try_get::<Option<Moment>>(at);
+                moment.map(|it| it.map(|Moment(micros)| datetime::timestamp(micros, utc)))
+            }
             // Where it is no text, it sets nothing.
             _ => Ok(found.try_get::<Option<String>>(at).unwrap_or_default()),
         };
@@ -129,6 +153,13 @@ impl Calls for Running<'_> {
             }
         }
         called(&answers).map(Ok)
+    }
+
+    // What has no offset from UTC is UTC. But a script version may have another time zone.
+    fn moment(&mut self, text: &str) -> Result<Option<Time>, Failure> {
+        let has_offset = text.get(10..).is_some_and(|it| it.contains(['Z', '+', '-']));
+        let read = datetime::read_timestamp(text.as_bytes(), true).ok();
+        Ok(read.filter(|_| has_offset || self.zone.is_none()))
     }
 }
 

@@ -184,9 +184,9 @@ impl Statement {
                 let number = self.number(Slot::Session(Parameter::LastUpload));
                 return format!("${number}::xid8");
             }
-            Parameter::LastDownload | Parameter::LastTableDownload => {
+            time if time.is_time() => {
                 let number = self.number(Slot::Session(parameter.clone()));
-                return time(number, zone);
+                return self::time(number, zone);
             }
             Parameter::Told(told) => {
                 let number = self.number(Slot::Session(parameter.clone()));

@@ -15,6 +15,7 @@ use crate::synchronization::{Applied, Session, TableMark, UploadRequest};
 use crate::upload::uploaded_row::{each_batch, event_of};
 use model::{Code, Failure};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -28,6 +29,9 @@ pub(crate) trait Calls {
         session: &Session,
         told: &ToldValues,
     ) -> Result<Result<Called, Mistake>, Failure>;
+
+    /// The moment that a text says, as a script of this database writes it; none if it says none.
+    fn moment(&mut self, text: &str) -> Result<Option<Time>, Failure>;
 }
 
 /// Runs the script of an event for a table, or for the version, where there is one.
@@ -94,7 +98,7 @@ impl Around {
         calls: &mut dyn Calls,
         event: Event,
     ) -> Result<(), Failure> {
-        self.run(calls, (event, None), ToldValues::default())
+        self.run(calls, (event, None), ToldValues::default()).map(drop)
     }
 
     /// T2.
@@ -136,7 +140,7 @@ impl Around {
         let with_rows = self.with_rows.clone();
         let has_rows = |table: &str| with_rows.contains(table);
         self.of_tables(calls, Event::EndUpload, &has_rows, &|_| ToldValues::default())?;
-        self.run(calls, (Event::EndUpload, None), ToldValues::default())
+        self.run(calls, (Event::EndUpload, None), ToldValues::default()).map(drop)
     }
 
     /// T4. `time_of` says since when the remote lacks what was stamped in a table.
@@ -151,7 +155,36 @@ impl Around {
         let downloaded = tables.filter(|(position, _)| !self.session.waits(*position));
         let held = downloaded.map(|(position, _)| marks.get(position).and_then(time_of));
         let told = ToldValues::default().at(Times::oldest_of(held));
-        self.run(calls, (Event::PrepareForDownload, None), told)
+        let event = Event::GenerateNextLastDownloadTimestamp;
+        let next = self.moment(calls, event, told.clone(), Told::NextLastDownload)?;
+        let event = Event::ModifyLastDownloadTimestamp;
+        let last = self.moment(calls, event, told.clone(), Told::LastDownload)?;
+        // A script that returns what it was given changes nothing.
+        let last = last.filter(|last| *last < told.times.oldest);
+        self.session.by_scripts.next_last_download = next;
+        self.session.by_scripts.last_download = last;
+        let told = told.clone().at(told.times.not_after(last));
+        self.run(calls, (Event::PrepareForDownload, None), told).map(drop)
+    }
+
+    /// Runs the script of an event that may set a moment.
+    fn moment(
+        &mut self,
+        calls: &mut dyn Calls,
+        event: Event,
+        told: ToldValues,
+        of: Told,
+    ) -> Result<Option<Time>, Failure> {
+        let Some((script, called)) = self.run(calls, (event, None), told)? else {
+            return Ok(None);
+        };
+        let Some(text) = called.out(&script, of) else { return Ok(None) };
+        if let Some(moment) = calls.moment(text)?.filter(|it| MOMENTS.contains(it)) {
+            return Ok(Some(moment));
+        }
+        let message = format!("it returns {text:?} as {}, which is no date and time", of.name());
+        let mistake = Mistake { at: 0, message };
+        Err(Failure::new(Code::ScriptFailed, self.scripts.told(None, event, &mistake)))
     }
 
     /// T5, before the cursors. `times` are those of each table.
@@ -182,15 +215,21 @@ impl Around {
         let schema = self.session.schema.clone();
         let table = schema.tables.get(position).map(|table| table.name.as_str());
         self.run(calls, (event, table), ToldValues::default().at(of_table(times, position)))
+            .map(drop)
     }
 
-    /// T5, behind the cursors. `sent` says what was sent of each table.
+    /// T5, behind the cursors. `sent` says what was sent of each table, and `next` which time is
+    /// handed out with it.
     pub(crate) fn end_download(
         &mut self,
         calls: &mut dyn Calls,
-        times: &[Times],
+        (times, next): (&[Times], Option<Time>),
         sent: &[Sent],
     ) -> Result<(), Failure> {
+        let event = Event::ModifyNextLastDownloadTimestamp;
+        let told = ToldValues::default().at(of_all(times)).handing_out(next);
+        let modified = self.moment(calls, event, told, Told::NextLastDownload)?;
+        self.session.by_scripts.next_last_download = modified.filter(|it| Some(*it) != next);
         let event = Event::EndDownload;
         let told = |at: usize| ToldValues::default().at(of_table(times, at));
         self.of_tables(calls, event, &|_| true, &told)?;
@@ -200,7 +239,7 @@ impl Around {
         let told = |at: usize| counted(of(at)).at(of_table(times, at));
         self.of_tables(calls, event, &|_| true, &told)?;
         let all = sent.iter().copied().fold(Sent::default(), |all, more| all + more);
-        self.run(calls, (event, None), counted(all).at(of_all(times)))
+        self.run(calls, (event, None), counted(all).at(of_all(times))).map(drop)
     }
 
     /// T6, `ok` where the synchronization has done all that it had to do at the database.
@@ -212,7 +251,7 @@ impl Around {
             self.run(calls, (Event::EndPublication, None), told)?;
         }
         self.of_tables(calls, Event::EndSynchronization, &|_| true, &|_| told.clone())?;
-        self.run(calls, (Event::EndSynchronization, None), told)
+        self.run(calls, (Event::EndSynchronization, None), told).map(drop)
     }
 
     /// Runs the script of an event for each of the tables that are wanted and do not wait. `told`
@@ -239,14 +278,14 @@ impl Around {
         calls: &mut dyn Calls,
         of: (Event, Option<&str>),
         told: ToldValues,
-    ) -> Result<(), Failure> {
+    ) -> Result<Option<(Arc<Script>, Called)>, Failure> {
         let called = run(calls, &self.scripts, &self.session, of, told)?;
         if let Some((script, called)) = &called {
             for (name, value) in called.user_values(script) {
                 self.session.set(name, value);
             }
         }
-        Ok(())
+        Ok(called)
     }
 }
 
@@ -291,7 +330,7 @@ pub(crate) trait AroundRows: Sized {
             });
             applied.stopped = prepared.err();
         }
-        applied.user_values = around.session.user_values;
+        applied.by_scripts = around.session.by_scripts;
         Ok(applied)
     }
 
@@ -309,6 +348,9 @@ pub(crate) trait AroundRows: Sized {
         }
     }
 }
+
+/// What a script may set as a moment: of the years 1 to 9999.
+const MOMENTS: Range<Time> = -62_135_596_800_000_000..253_402_300_800_000_000;
 
 const AROUND_CURSORS: [Event; 4] = [
     Event::BeginDownloadDeletes,

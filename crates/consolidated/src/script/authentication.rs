@@ -79,7 +79,7 @@ pub(crate) fn answer(
         // A refusal is in the log.
         message = message.map(|words| question.hide_in(&words));
     }
-    Ok(Answered { status, message, user, user_values: asking.session.user_values })
+    Ok(Answered { status, message, user, user_values: asking.session.by_scripts.user_values })
 }
 
 /// Refuses a new password of which the script would learn nothing.

@@ -58,7 +58,11 @@ pub enum Event {
     EndUploadDeletes,
     /// All rows of the upload are applied.
     EndUpload,
-    /// The upload is committed, and a download follows.
+    /// The upload is committed, and a download follows: says which time is handed out with it.
+    GenerateNextLastDownloadTimestamp,
+    /// The same: says since when the remote lacks what was stamped.
+    ModifyLastDownloadTimestamp,
+    /// The same, behind both.
     PrepareForDownload,
     /// The transaction of the download begins.
     BeginDownload,
@@ -74,7 +78,9 @@ pub enum Event {
     EndDownloadDeletes,
     /// Behind the rows of a table to send.
     EndDownloadRows,
-    /// All rows to send are known.
+    /// All rows to send are known: changes the time that is handed out with them.
+    ModifyNextLastDownloadTimestamp,
+    /// The same, behind it.
     EndDownload,
     /// Hears how much is sent.
     DownloadStatistics,
@@ -178,7 +184,7 @@ pub(crate) struct EventFact {
 
 /// Every event, in the order in which they run.
 #[rustfmt::skip]
-pub(crate) const EVENTS: [EventFact; 41] = {
+pub(crate) const EVENTS: [EventFact; 44] = {
     use {By::*, Event as E, Images as I, Phase as P, Scope as S, Told as T};
     const ERROR: &[Told] =
         &[T::ActionCode, T::ErrorCode, T::SqlState, T::ErrorMessage, T::Table];
@@ -190,6 +196,8 @@ pub(crate) const EVENTS: [EventFact; 41] = {
     const PUBLICATION: &[Told] = &[T::PublicationName, T::GenerationNumber];
     const END_PUBLICATION: &[Told] = &[T::PublicationName, T::SynchronizationOk];
     const USER: &[Told] = &[T::AuthenticationStatus, T::Password, T::NewPassword];
+    const LAST: &[Told] = &[T::LastDownload];
+    const NEXT: &[Told] = &[T::NextLastDownload];
     const PARAMETERS: &[Told] = &[T::AuthenticationStatus, T::AuthenticationMessage];
     [
         around(E::BeginConnectionAutocommit, "begin_connection_autocommit", P::Connection,
@@ -228,6 +236,22 @@ pub(crate) const EVENTS: [EventFact; 41] = {
         around(E::BeginUploadDeletes, "begin_upload_deletes", P::Upload, S::Table, TABLE),
         around(E::EndUploadDeletes, "end_upload_deletes", P::Upload, S::Table, TABLE),
         around(E::EndUpload, "end_upload", P::Upload, S::Both, TABLE),
+        around(
+            E::GenerateNextLastDownloadTimestamp,
+            "generate_next_last_download_timestamp",
+            P::Prepare,
+            S::Version,
+            NEXT,
+        )
+        .setting(NEXT),
+        around(
+            E::ModifyLastDownloadTimestamp,
+            "modify_last_download_timestamp",
+            P::Prepare,
+            S::Version,
+            LAST,
+        )
+        .setting(LAST),
         around(E::PrepareForDownload, "prepare_for_download", P::Prepare, S::Version, &[]),
         around(E::BeginDownload, "begin_download", P::Download, S::Both, TABLE),
         around(E::BeginDownloadDeletes, "begin_download_deletes", P::Download, S::Table, TABLE),
@@ -236,6 +260,14 @@ pub(crate) const EVENTS: [EventFact; 41] = {
         fact(E::DownloadDeleteCursor, "download_delete_cursor", P::Download, I::None, ModelOrUser),
         around(E::EndDownloadDeletes, "end_download_deletes", P::Download, S::Table, TABLE),
         around(E::EndDownloadRows, "end_download_rows", P::Download, S::Table, TABLE),
+        around(
+            E::ModifyNextLastDownloadTimestamp,
+            "modify_next_last_download_timestamp",
+            P::Download,
+            S::Version,
+            NEXT,
+        )
+        .setting(NEXT),
         around(E::EndDownload, "end_download", P::Download, S::Both, TABLE),
         around(E::DownloadStatistics, "download_statistics", P::Download, S::Both, DOWNLOADED),
         around(E::EndPublication, "end_publication", P::End, S::Version, END_PUBLICATION),

@@ -41,7 +41,11 @@ pub(crate) enum Parameter {
 impl Parameter {
     /// Whether it is a moment at the center.
     pub(crate) fn is_time(&self) -> bool {
-        matches!(self, Parameter::LastDownload | Parameter::LastTableDownload)
+        match self {
+            Parameter::LastDownload | Parameter::LastTableDownload => true,
+            Parameter::Told(told) => told.is_time(),
+            _ => false,
+        }
     }
 
     /// The parameter as far as it says which rows a remote has: what scripts set does not.
@@ -108,7 +112,10 @@ pub(super) fn resolve(
         ("s", "username") => Parameter::Username,
         ("s", "script_version") => Parameter::ScriptVersion,
         ("s", "watermark") => Parameter::Watermark,
-        ("s", "last_download") => Parameter::LastDownload,
+        ("s", "last_download") => match fact.told.contains(&Told::LastDownload) {
+            true => Parameter::Told(Told::LastDownload),
+            false => Parameter::LastDownload,
+        },
         ("s", "last_table_download") => Parameter::LastTableDownload,
         ("s", "last_upload") => Parameter::LastUpload,
         ("s", "uploaded_first") => Parameter::UploadedFirst,

@@ -1,6 +1,6 @@
 //! What an event tells its script, beside rows and who synchronizes.
 
-use crate::download::time::Times;
+use crate::download::time::{Time, Times};
 use std::fmt;
 
 /// A value of an event, which a script names as `{s.…}`.
@@ -38,10 +38,14 @@ pub(crate) enum Told {
     NewPassword,
     /// The user, where the script may say another name.
     Username,
+    /// Since when the remote lacks what was stamped in any table.
+    LastDownload,
+    /// The same after the download.
+    NextLastDownload,
 }
 
 /// All of them.
-const ALL: [Told; 19] = [
+const ALL: [Told; 21] = [
     Told::ActionCode,
     Told::ErrorCode,
     Told::SqlState,
@@ -61,6 +65,8 @@ const ALL: [Told; 19] = [
     Told::Password,
     Told::NewPassword,
     Told::Username,
+    Told::LastDownload,
+    Told::NextLastDownload,
 ];
 
 impl Told {
@@ -86,6 +92,8 @@ impl Told {
             Told::Password => "password",
             Told::NewPassword => "new_password",
             Told::Username => "username",
+            Told::LastDownload => "last_download",
+            Told::NextLastDownload => "next_last_download",
         }
     }
 
@@ -93,19 +101,25 @@ impl Told {
         ALL.into_iter().find(|told| told.name() == name)
     }
 
-    /// Whether it is a whole number. Everything else is text.
+    /// Whether it is a moment at the center.
+    pub(crate) fn is_time(self) -> bool {
+        matches!(self, Told::LastDownload | Told::NextLastDownload)
+    }
+
+    /// Whether it is a whole number. What is neither this nor a moment is text.
     pub(crate) fn is_number(self) -> bool {
-        !matches!(
-            self,
-            Told::SqlState
-                | Told::ErrorMessage
-                | Told::Table
-                | Told::PublicationName
-                | Told::AuthenticationMessage
-                | Told::Password
-                | Told::NewPassword
-                | Told::Username
-        )
+        !self.is_time()
+            && !matches!(
+                self,
+                Told::SqlState
+                    | Told::ErrorMessage
+                    | Told::Table
+                    | Told::PublicationName
+                    | Told::AuthenticationMessage
+                    | Told::Password
+                    | Told::NewPassword
+                    | Told::Username
+            )
     }
 }
 
@@ -115,6 +129,8 @@ pub(crate) struct ToldValues {
     values: Vec<(Told, Option<String>)>,
     /// Since when the remote lacks what was stamped.
     pub(crate) times: Times,
+    /// The same after the download; none where that is not known.
+    next: Option<Time>,
 }
 
 impl ToldValues {
@@ -126,6 +142,19 @@ impl ToldValues {
     /// The same with times.
     pub(crate) fn at(self, times: Times) -> ToldValues {
         ToldValues { times, ..self }
+    }
+
+    /// The same with the time that is handed out.
+    pub(crate) fn handing_out(self, next: Option<Time>) -> ToldValues {
+        ToldValues { next, ..self }
+    }
+
+    /// A moment, in microseconds since 1970.
+    pub(crate) fn time(&self, told: Told) -> Option<Time> {
+        match told {
+            Told::LastDownload => Some(self.times.oldest),
+            _ => self.next,
+        }
     }
 
     pub(crate) fn get(&self, told: Told) -> Option<&str> {

@@ -136,11 +136,13 @@ fn fetch_once(
     let Download { batches, around, times, .. } = download;
     let mut fetched = batches.finish();
     if let Some(mut around) = around {
-        around.end_download(&mut Running(connection), &times, &fetched.sent)?;
-        fetched.user_values = around.session.user_values;
+        let times = (times.as_slice(), judged.next_time());
+        around.end_download(&mut Running(connection), times, &fetched.sent)?;
+        fetched.by_scripts = around.session.by_scripts;
+        judged.hand_out(&fetched.by_scripts);
     }
     let mut ends = Ends::new();
-    for (table, range) in tables.iter().zip(ranges) {
+    for (table, range) in tables.iter().zip(&judged.tables) {
         ends.extend(logs_of(table).iter().cloned().zip(range.until.point.0.iter().copied()));
     }
     fetched.watermarks = judged.watermarks(request)?;

@@ -1,8 +1,10 @@
 //! Runs scripts of events that belong to no row.
 
 use super::errors::failed;
+use super::query;
 use super::values::{bind_session, bind_time};
 use crate::catalog::VersionScripts;
+use crate::download::time::Time;
 use crate::script::around::Calls;
 use crate::script::called::Called;
 use crate::script::told::ToldValues;
@@ -50,6 +52,10 @@ fn bind(
 ) -> rusqlite::Result<()> {
     for (index, parameter) in script.parameters.iter().enumerate() {
         match parameter {
+            Parameter::Told(of) if of.is_time() => match told.time(*of) {
+                Some(time) => bind_time(statement, index + 1, time)?,
+                None => statement.raw_bind_parameter(index + 1, rusqlite::types::Null)?,
+            },
             Parameter::Told(of) if of.is_number() => {
                 let number = told.get(*of).and_then(|text| text.parse::<i64>().ok());
                 statement.raw_bind_parameter(index + 1, number)?;
@@ -125,6 +131,12 @@ impl Calls for Running<'_> {
             }
             (called, _) => Ok(called),
         }
+    }
+
+    fn moment(&mut self, text: &str) -> Result<Option<Time>, Failure> {
+        let doing = "understand the time that a script returned";
+        let seconds: Option<i64> = query::value(self.0, doing, "SELECT unixepoch(?1)", [text])?;
+        Ok(seconds.and_then(|seconds| seconds.checked_mul(1_000_000)))
     }
 }
 

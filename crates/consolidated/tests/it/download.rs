@@ -11,5 +11,6 @@ mod own_cursors;
 mod own_times;
 mod own_times_postgres;
 mod plans_postgres;
+mod set_times;
 mod snapshots_postgres;
 mod watermarks;

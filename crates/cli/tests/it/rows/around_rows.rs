@@ -37,6 +37,13 @@ const OF_TABLES: [&str; 8] = [
 
 const OF_VERSIONS: [&str; 3] = ["begin_publication", "prepare_for_download", "end_publication"];
 
+/// Those that say a time.
+const OF_TIMES: [&str; 3] = [
+    "generate_next_last_download_timestamp",
+    "modify_last_download_timestamp",
+    "modify_next_last_download_timestamp",
+];
+
 /// A center on SQLite and one on PostgreSQL, with a script of one line at every event and a remote
 /// of ann.
 fn worlds() -> [World; 2] {
@@ -51,6 +58,8 @@ fn worlds() -> [World; 2] {
             script(&world, folder, event, &text);
         };
         OF_BOTH.iter().chain(&OF_VERSIONS).for_each(|event| write("v1", event));
+        let time = "SELECT NULL AS last_download, NULL AS next_last_download";
+        OF_TIMES.iter().for_each(|event| script(&world, "v1", event, time));
         for table in ["v1/item", "v1/line"] {
             OF_BOTH.iter().chain(&OF_TABLES).for_each(|event| write(table, event));
         }
@@ -134,7 +143,12 @@ const T2: [&str; 5] = [
     "T2 commit",
 ];
 
-const T4: [&str; 2] = ["T4 prepare_for_download", "T4 commit"];
+const T4: [&str; 4] = [
+    "T4 generate_next_last_download_timestamp",
+    "T4 modify_last_download_timestamp",
+    "T4 prepare_for_download",
+    "T4 commit",
+];
 
 const T6: [&str; 5] = [
     "T6 end_publication",
@@ -144,7 +158,7 @@ const T6: [&str; 5] = [
     "T6 commit",
 ];
 
-const T5: [&str; 19] = [
+const T5: [&str; 20] = [
     "T5 begin_download",
     "T5 begin_download item",
     "T5 begin_download line",
@@ -158,6 +172,7 @@ const T5: [&str; 19] = [
     "T5 begin_download_rows line",
     "T5 download_cursor line 1",
     "T5 end_download_rows line",
+    "T5 modify_next_last_download_timestamp",
     "T5 end_download item",
     "T5 end_download line",
     "T5 end_download",

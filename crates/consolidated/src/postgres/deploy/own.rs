@@ -17,6 +17,7 @@ use crate::postgres::link::{Call, Column, Link};
 use crate::postgres::statement::Statement;
 use crate::postgres::values::ColumnType;
 use crate::script::own::no_table;
+use crate::script::told::Told;
 use crate::script::{Event, Mistake, Parameter, Piece, Script};
 use model::{Code, Failure, PublishedTable};
 use postgres_driver::Refusal;
@@ -115,16 +116,10 @@ fn mistakes_of_version(
             // What a procedure returns is known when it has run.
             Ok(_) if !one.counts() => returned.push(None),
             Ok(Signature { columns, .. }) => {
-                let wrong = columns
-                    .iter()
-                    .find(|column| whole.may_set(&column.name) && !sets(&column.type_));
+                let wrong = columns.iter().find(|column| may_not_set(&whole, column));
                 found.extend(wrong.map(|column| Mistake {
                     at: one.place_of(first_word(&statement.sql), &begins),
-                    message: format!(
-                        "it returns {} as {}: cast it to integer or text",
-                        column.name,
-                        column.type_.name()
-                    ),
+                    message: wrong_type(&whole, column),
                 }));
                 returned.push(Some(columns.into_iter().map(|column| column.name).collect()));
             }
@@ -139,6 +134,17 @@ fn mistakes_of_version(
         found.extend(wrong.map(|message| Mistake { at: 0, message }));
     }
     Ok(found.iter().map(|mistake| script.told(mistake)).collect())
+}
+
+/// Whether the column has the name of a value that the script may set, and a type that cannot.
+fn may_not_set(script: &Script, column: &Column) -> bool {
+    script.may_set(&column.name).is_some_and(|told| !sets(&column.type_, told.is_time()))
+}
+
+fn wrong_type(script: &Script, column: &Column) -> String {
+    let is_time = script.may_set(&column.name).is_some_and(Told::is_time);
+    let right = if is_time { "timestamptz" } else { "integer or text" };
+    format!("it returns {} as {}: cast it to {right}", column.name, column.type_.name())
 }
 
 /// Time zones of models that the database does not know.

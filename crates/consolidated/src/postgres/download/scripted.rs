@@ -4,7 +4,7 @@
 //! ends.
 
 use crate::download::batches::{Kind, Part};
-use crate::download::time::Times;
+use crate::download::time::{Time, Times};
 use crate::postgres::catalog::Catalog;
 use crate::postgres::download::cursor::FOR_SCRIPTS;
 use crate::postgres::errors::failed;
@@ -88,11 +88,16 @@ impl Scripted {
     }
 
     /// Runs those behind all cursors.
-    pub(super) fn end(self, link: &mut Link, fetched: &mut Fetched) -> Result<(), Failure> {
+    pub(super) fn end(
+        self,
+        link: &mut Link,
+        next: Option<Time>,
+        fetched: &mut Fetched,
+    ) -> Result<(), Failure> {
         let Scripted { mut around, zone, times, .. } = self;
         let mut running = Running { link, zone: zone.as_deref() };
-        around.end_download(&mut running, &times, &fetched.sent)?;
-        fetched.user_values = around.session.user_values;
+        around.end_download(&mut running, (&times, next), &fetched.sent)?;
+        fetched.by_scripts = around.session.by_scripts;
         Ok(())
     }
 }

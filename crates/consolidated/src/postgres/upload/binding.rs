@@ -57,7 +57,7 @@ impl Binding {
         let mut catalog = Catalog::<TableDetails>::new(1, database_id.clone(), rows)?;
         let (script_version, schema) = catalog.schema(None, &[])?;
         let session = Session {
-            user_values: BTreeMap::new(),
+            by_scripts: Default::default(),
             publications: std::sync::Arc::default(),
             ends: false,
             is_session: false,

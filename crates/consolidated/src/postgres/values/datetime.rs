@@ -68,6 +68,14 @@ fn of_day(micros: i64) -> [u8; 15] {
     text
 }
 
+/// The microseconds since 1970 of PostgreSQL's, which count from 2000. What is infinite stays so.
+pub(in crate::postgres) fn since_1970(micros: i64) -> i64 {
+    match micros {
+        i64::MAX | i64::MIN => micros,
+        micros => micros.saturating_add(EPOCH_DAYS * MICROS_PER_DAY),
+    }
+}
+
 /// Any timestamp.
 pub(in crate::postgres) fn timestamp(micros: i64, utc: bool) -> String {
     match micros {

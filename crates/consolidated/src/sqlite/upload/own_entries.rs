@@ -155,7 +155,7 @@ mod tests {
         let mut catalog = Catalog::load(&connection).unwrap();
         let (script_version, schema) = catalog.deployed.schema(None, &[]).unwrap();
         let session = Session {
-            user_values: Default::default(),
+            by_scripts: Default::default(),
             publications: std::sync::Arc::default(),
             ends: false,
             is_session: false,

@@ -49,7 +49,7 @@ impl Site {
         let mut catalog = Catalog::load(&self.writer.connection).unwrap();
         let (script_version, schema) = catalog.deployed.schema(None, &[]).unwrap();
         let session = Session {
-            user_values: Default::default(),
+            by_scripts: Default::default(),
             publications: std::sync::Arc::default(),
             ends: false,
             is_session: false,

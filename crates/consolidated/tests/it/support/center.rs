@@ -7,6 +7,7 @@ use model::{
 };
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use syncline_consolidated::{
     Applied, Change, DownloadBatch, DownloadedTable, EnteredAgain, Event, FetchRequest, Fetched,
     Held, Identity, Reader, ScriptFile, Session, SyncModel, TableMark, UploadRequest, Url, Writer,
@@ -295,7 +296,7 @@ impl Center {
         remote: &mut Remote,
         applied: &Applied,
     ) -> Result<Download, Failure> {
-        let session = self.session(remote);
+        let session = applied.session(&Arc::new(self.session(remote)));
         let mut download = Download::default();
         let schema = session.schema.clone();
         let fetched = self.fetch(

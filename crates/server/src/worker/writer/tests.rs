@@ -126,7 +126,7 @@ fn fetch() -> Fetch {
         acknowledge: false,
         fetched_by_writer: true,
         asks_for_times: false,
-        user_values: Default::default(),
+        by_scripts: Default::default(),
         publications: Default::default(),
         ends: false,
         is_session: false,
