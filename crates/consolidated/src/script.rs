@@ -120,6 +120,11 @@ impl Script {
         self.own.as_ref().is_some_and(|own| own.out.contains(&told))
     }
 
+    /// Whether it is given a value of its event.
+    pub(crate) fn names(&self, told: Told) -> bool {
+        self.statements().any(|one| one.parameters.contains(&Parameter::Told(told)))
+    }
+
     /// What it sets by a column of this name that it returns.
     pub(crate) fn may_set(&self, column: &str) -> Option<Told> {
         let out = self.own.as_ref().map_or(&[][..], |own| own.out);

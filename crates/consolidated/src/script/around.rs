@@ -159,8 +159,10 @@ impl Around {
         let next = self.moment(calls, event, told.clone(), Told::NextLastDownload)?;
         let event = Event::ModifyLastDownloadTimestamp;
         let last = self.moment(calls, event, told.clone(), Told::LastDownload)?;
-        // A script that returns what it was given changes nothing.
-        let last = last.filter(|last| *last < told.times.oldest);
+        // A script that returns what it was given changes nothing. But what it was given may be the
+        // 1900 of tables that have no time.
+        let given = self.scripts.script(event).is_some_and(|it| it.names(Told::LastDownload));
+        let last = last.filter(|last| !given || *last < told.times.oldest);
         self.session.by_scripts.next_last_download = next;
         self.session.by_scripts.last_download = last;
         let told = told.clone().at(told.times.not_after(last));

@@ -8,7 +8,7 @@ use super::around::Calls;
 use super::called::Called;
 use super::event::Event;
 use super::told::{Told, ToldValues};
-use super::{Mistake, Parameter, Script, trace};
+use super::{Mistake, Script, trace};
 use crate::administration::readable;
 use crate::catalog::VersionScripts;
 use crate::synchronization::Session;
@@ -85,8 +85,7 @@ pub(crate) fn answer(
 /// Refuses a new password of which the script would learn nothing.
 fn require_changing(scripts: &VersionScripts, question: &Question<'_>) -> Result<(), Failure> {
     let Some(script) = scripts.script(Event::AuthenticateUser) else { return Ok(()) };
-    let learns = |one: &Script| one.parameters.contains(&Parameter::Told(Told::NewPassword));
-    if question.new_password.is_none() || script.statements().any(learns) {
+    if question.new_password.is_none() || script.names(Told::NewPassword) {
         return Ok(());
     }
     let message = "the script that checks the passwords of this server's users changes none";

@@ -82,12 +82,21 @@ fn back_to_1900_sends_everything_once() {
         let new = Upload::Insert("other", vec![int(3), text("new")]);
         let (_, download) = center.synchronize(&mut remote, &[new]);
         assert_eq!(download.modes, [Refresh, Refresh]);
-        let mut all = ALL.to_vec();
-        all.insert(2, "other 3");
+        let all = ["other 1", "other 2", "other 3", "visit 1", "visit 2"];
         assert_eq!(came(&download), all);
         deploy(&mut center, &[]);
         let (_, download) = center.synchronize(&mut remote, &[]);
         assert_eq!((download.modes.clone(), came(&download)), (vec![Changes; 2], Vec::new()));
+        // No cursor asks for times.
+        center.deploy_own(MODEL, &[]).unwrap();
+        center.synchronize(&mut remote, &[]);
+        let script = format!("SELECT {back} AS last_download");
+        center.deploy_own(MODEL, &[("", ModifyLastDownloadTimestamp, &script)]).unwrap();
+        let (_, download) = center.synchronize(&mut remote, &[]);
+        assert_eq!(
+            (download.modes.clone(), came(&download)),
+            (vec![Refresh; 2], all.map(String::from).to_vec())
+        );
     });
 }
 
