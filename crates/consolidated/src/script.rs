@@ -16,13 +16,14 @@ mod event;
 mod lexer;
 pub(crate) mod own;
 mod parameter;
+pub(crate) mod secrets;
 pub(crate) mod told;
 pub(crate) mod trace;
 
 pub use conflicts::Detection;
 pub use event::Event;
 pub(crate) use event::{CURSORS, FETCHING, Phase};
-pub(crate) use parameter::{Parameter, Relation, claim};
+pub(crate) use parameter::{Parameter, Relation, claim, passed};
 
 use crate::upload::changed_columns::ChangedColumns;
 use assignments::Assignments;

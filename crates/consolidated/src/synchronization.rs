@@ -140,7 +140,7 @@ impl Passed {
         &self.0
     }
 
-    fn get(&self, number: u8) -> Option<&str> {
+    pub(crate) fn get(&self, number: u8) -> Option<&str> {
         let at = usize::from(number).checked_sub(1)?;
         self.0.get(at).map(String::as_str)
     }

@@ -16,6 +16,8 @@ const WARNINGS_MAX: u32 = 20;
 #[derive(Debug, Default)]
 pub(crate) struct Notices {
     warned: u32,
+    /// None is logged: they may quote what is a secret.
+    pub(crate) silent: bool,
 }
 
 impl Notices {
@@ -26,7 +28,7 @@ impl Notices {
 
     /// Logs a notice, without its detail, which often quotes rows.
     pub(crate) fn log(&mut self, message: &Message<'_>) -> io::Result<()> {
-        if !tracing::enabled!(tracing::Level::WARN) {
+        if self.silent || !tracing::enabled!(tracing::Level::WARN) {
             return Ok(());
         }
         let backend::Message::NoticeResponse(body) = message.parse()? else { return Ok(()) };

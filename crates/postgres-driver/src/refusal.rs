@@ -53,6 +53,12 @@ impl Refusal {
         Ok(refusal)
     }
 
+    /// The same, which says this, and has nothing any more that quotes values or statements.
+    #[must_use]
+    pub fn in_words(self, message: String) -> Refusal {
+        Refusal { message, detail: None, place: None, statement: None, ..self }
+    }
+
     /// The five letters that tell the kind of error.
     pub fn state(&self) -> &str {
         &self.state

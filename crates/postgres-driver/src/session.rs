@@ -78,6 +78,11 @@ impl Session {
         self.statements.forget();
     }
 
+    /// Whether notices of the server are kept out of the log from now on.
+    pub fn silence(&mut self, silent: bool) {
+        self.wire.silence(silent);
+    }
+
     /// Whether no transaction is open.
     pub fn is_idle(&self) -> bool {
         self.status == IDLE

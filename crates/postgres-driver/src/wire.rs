@@ -51,6 +51,11 @@ impl Wire {
         self.notices.begin();
     }
 
+    /// Whether notices are kept out of the log from now on.
+    pub(crate) fn silence(&mut self, silent: bool) {
+        self.notices.silent = silent;
+    }
+
     /// Forgets what was written and not sent.
     pub(crate) fn discard(&mut self) {
         self.outbox.truncate(self.sent);

@@ -1,6 +1,8 @@
 //! The scripts of a script version that run around rows, for a table or for the whole version.
 
-use crate::script::{Event, Mistake, Parameter, Phase, Script, own};
+use crate::script::secrets::Secrets;
+use crate::script::{Event, Mistake, Parameter, Phase, Script, own, parameter_names, passed};
+use crate::synchronization::Session;
 use crate::synchronization::authenticates::Authenticates;
 use model::{Code, Failure};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +23,8 @@ pub(crate) struct VersionScripts {
     pub(crate) cancels: bool,
     /// The model wants one connection for a whole synchronization.
     session: bool,
+    /// The authentication parameters that scripts name which run once the user is accepted.
+    passed: BTreeSet<u8>,
 }
 
 /// A script, and what the user wrote: for messages.
@@ -44,6 +48,9 @@ impl VersionScripts {
                 let message = format!("script version {version} has an unknown event {event}");
                 Failure::new(Code::ScriptFailed, message)
             })?;
+            if event.fact().phase != Phase::Authenticate {
+                read.passed.extend(parameter_names(text).filter_map(passed));
+            }
             if !event.is_around() {
                 continue;
             }
@@ -60,11 +67,22 @@ impl VersionScripts {
         Ok(read)
     }
 
+    /// What the database must not repeat of what it is given, once the user is accepted.
+    pub(crate) fn secrets(&self, session: &Session) -> Secrets {
+        Secrets::of(self.passed.iter().filter_map(|number| session.passed.get(*number)))
+    }
+
     /// What is wrong with a script, with its place, for people.
-    pub(crate) fn told(&self, table: Option<&str>, event: Event, mistake: &Mistake) -> String {
+    pub(crate) fn told(
+        &self,
+        session: &Session,
+        (event, table): (Event, Option<&str>),
+        mistake: &Mistake,
+    ) -> String {
         let written = self.written(table, event);
         let text = written.map_or("", |written| written.text.as_str());
-        let (version, told) = (&self.name, mistake.told(text));
+        let message = self.secrets(session).told(&mistake.message, None);
+        let (version, told) = (&self.name, Mistake { message, ..*mistake }.told(text));
         match table {
             Some(table) => format!("scripts/{version}/{table}/{event}.sql:{told}"),
             None => format!("scripts/{version}/{event}.sql:{told}"),

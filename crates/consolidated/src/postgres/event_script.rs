@@ -260,7 +260,7 @@ pub(in crate::postgres) fn report(
             };
             let mistake = at.and_then(|at| statements.mistake(at, &fault));
             let told = match mistake {
-                Some(mistake) => scripts.told(None, Event::ReportError, &mistake),
+                Some(mistake) => scripts.told(session, (Event::ReportError, None), &mistake),
                 None => fault.failure("report an error to a script").full_message(),
             };
             tracing::error!("report_error fails: {told}");

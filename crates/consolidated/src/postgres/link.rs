@@ -19,6 +19,7 @@ use super::statement::POSITION;
 use crate::postgres::download::watermark::NumberSpace;
 use crate::postgres::link::line::{Line, Rows, Signature};
 use crate::postgres::link::pulse::Pulse;
+use crate::script::secrets::Secrets;
 use crate::serving::Serving;
 use crate::serving::cancellation::Cancellation;
 use crate::url::PostgresUrl;
@@ -86,6 +87,12 @@ impl Link {
     /// this one.
     pub(super) fn keep(&mut self) {
         self.is_kept = true;
+    }
+
+    /// From now on the database is given these, and must not repeat them: not in a failure, and not
+    /// in the log.
+    pub(super) fn hide(&mut self, secrets: Secrets) {
+        self.line().secrets = secrets;
     }
 
     /// For what works on its own while a transaction is open.

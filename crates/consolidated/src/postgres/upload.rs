@@ -238,14 +238,16 @@ fn decide(
     record: &mut UploadRecord,
     deciding: Deciding<'_>,
 ) -> Result<(), Failure> {
+    let session = upload.request.session;
     let decider = Decider {
+        session,
         scripts: deciding.scripts,
         may_drain: deciding.may_drain,
         batches: upload.request.batches,
         table: &|at| &upload.tables[at].deployed.published,
         spills: upload.spills,
     };
-    let mut asking = Asking { link, session: upload.request.session };
+    let mut asking = Asking { link, session };
     decider.decide(&mut asking, record.owed_mut(), deciding.decisions)
 }
 

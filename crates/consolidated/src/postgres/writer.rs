@@ -433,8 +433,7 @@ impl crate::connection::Writer for Writer {
         let batches: RowSource<'_> = &|visit| pulse.pass_batches(request.batches, visit);
         let request = &UploadRequest { batches, ..*request };
         self.meet_deployment(request.session)?;
-        let version = &request.session.script_version;
-        let scripts = self.catalog.deployed.version_scripts(version);
+        let scripts = self.scripts_of(request.session);
         match Around::of(&scripts, request.session) {
             None => self.apply(request, &scripts, None),
             Some(around) => {
@@ -447,7 +446,7 @@ impl crate::connection::Writer for Writer {
 
     fn end(&mut self, ending: &Ending<'_>) -> Result<(), Failure> {
         self.meet_deployment(ending.session)?;
-        let scripts = self.catalog.deployed.version_scripts(&ending.session.script_version);
+        let scripts = self.scripts_of(ending.session);
         let Some(around) = Around::of(&scripts, ending.session) else { return Ok(()) };
         self.end_all(around, ending.ok)
     }
@@ -457,6 +456,7 @@ impl crate::connection::Writer for Writer {
         request: &FetchRequest<'_>,
         sink: &mut dyn FnMut(DownloadBatch) -> Result<(), Failure>,
     ) -> Result<Fetched, Failure> {
+        self.scripts_of(request.session);
         let fetched = self.until_alone(|writer| writer.fetcher().fetch(request, sink));
         trace::ended(request.session, Phase::Download, fetched.is_ok());
         fetched.map_err(|failure| self.fetcher().explain(failure, request.session))

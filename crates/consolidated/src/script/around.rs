@@ -46,7 +46,8 @@ pub(crate) fn run(
     let told = told.with(Told::Table, table.map(str::to_owned));
     let began = trace::begin();
     let called = calls.call(script, session, &told)?.map_err(|mistake| {
-        let failure = Failure::new(Code::ScriptFailed, scripts.told(table, event, &mistake));
+        let failure =
+            Failure::new(Code::ScriptFailed, scripts.told(session, (event, table), &mistake));
         match table {
             Some(table) => failure.table(table),
             None => failure,

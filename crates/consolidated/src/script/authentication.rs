@@ -7,6 +7,7 @@
 use super::around::Calls;
 use super::called::Called;
 use super::event::Event;
+use super::secrets::Secrets;
 use super::told::{Told, ToldValues};
 use super::{Mistake, Script, trace};
 use crate::administration::readable;
@@ -93,11 +94,19 @@ fn require_changing(scripts: &VersionScripts, question: &Question<'_>) -> Result
 }
 
 impl Question<'_> {
-    /// `text` without what the remote has sent in proof.
-    pub(crate) fn hide_in(&self, text: &str) -> String {
+    /// What the remote has sent in proof.
+    fn proofs(&self) -> impl Iterator<Item = &str> {
         let passed = self.session.passed.values().iter().map(String::as_str);
-        let secrets = [self.password, self.new_password].into_iter().flatten().chain(passed);
-        let mut secrets: Vec<&str> = secrets.filter(|secret| !secret.is_empty()).collect();
+        [self.password, self.new_password].into_iter().flatten().chain(passed)
+    }
+
+    pub(crate) fn secrets(&self) -> Secrets {
+        Secrets::of(self.proofs())
+    }
+
+    /// `text` without what the remote has sent in proof.
+    fn hide_in(&self, text: &str) -> String {
+        let mut secrets: Vec<&str> = self.proofs().filter(|secret| !secret.is_empty()).collect();
         // One may be a part of another.
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
         secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret, "…"))
@@ -152,8 +161,9 @@ impl<'a> Asking<'a> {
     }
 
     fn failed(&self, event: Event, mistake: Mistake) -> Failure {
-        let message = self.question.hide_in(&mistake.message);
-        let told = self.scripts.told(None, event, &Mistake { message, ..mistake });
+        let message = self.question.secrets().told(&mistake.message, None);
+        let mistake = Mistake { message, ..mistake };
+        let told = self.scripts.told(self.question.session, (event, None), &mistake);
         Failure::new(Code::ScriptFailed, told)
     }
 }

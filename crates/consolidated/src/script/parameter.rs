@@ -158,6 +158,12 @@ pub(crate) fn claim(name: &str) -> Option<String> {
     matches!(kind, "u" | "ui").then(|| unquoted(rest.trim()))
 }
 
+/// The number of the authentication parameter that a parameter is, if it is one.
+pub(crate) fn passed(name: &str) -> Option<u8> {
+    let (kind, number) = bare(name).split_once('.')?;
+    number.trim().parse().ok().filter(|_| kind == "a")
+}
+
 /// The position of a column by its name, or by its number from 1.
 fn position(name: &str, table: &PublishedTable) -> Option<usize> {
     let wanted = unquoted(name);

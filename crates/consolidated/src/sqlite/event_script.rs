@@ -185,7 +185,10 @@ pub(super) fn report(
     for decision in &decisions.reported {
         run("SAVEPOINT reported")?;
         if let Err(why) = call(connection, script, session, &decision.told()) {
-            tracing::error!("report_error fails: {}", scripts.told(None, Event::ReportError, &why));
+            tracing::error!(
+                "report_error fails: {}",
+                scripts.told(session, (Event::ReportError, None), &why)
+            );
             if connection.is_autocommit() {
                 return Ok(());
             }

@@ -128,8 +128,12 @@ impl crate::connection::Reader for Reader {
         self.catalog.require_columns(&session)?;
         let tables = self.catalog.deployed.tables(&session)?;
         let request = FetchRequest { session: &session, ..*request };
-        let (fetched, ends) =
-            download::fetch(&self.connection, &tables, &request, None, &self.spills, sink)?;
+        let fetched =
+            download::fetch(&self.connection, &tables, &request, None, &self.spills, sink);
+        let (fetched, ends) = fetched.map_err(|failure| {
+            let scripts = self.catalog.deployed.version_scripts(&session.script_version);
+            scripts.secrets(&session).hide(failure)
+        })?;
         snapshot.finish().map_err(failed("end the snapshot"))?;
         trace::ended(request.session, Phase::Download, true);
         self.durable.ensure(&ends)?;

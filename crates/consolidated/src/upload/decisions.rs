@@ -9,6 +9,7 @@ use crate::catalog::VersionScripts;
 use crate::script::called::Called;
 use crate::script::told::{Told, ToldValues};
 use crate::script::{Event, Mistake, Script};
+use crate::synchronization::Session;
 use crate::synchronization::change::RowSource;
 use crate::upload::owed_rows::OwedRows;
 use crate::upload::reason::Reason;
@@ -127,6 +128,7 @@ pub(crate) trait Asks {
 
 /// An upload whose rows were applied, as far as the database takes them.
 pub(crate) struct Decider<'a> {
+    pub(crate) session: &'a Session,
     pub(crate) scripts: &'a VersionScripts,
     /// Whether a script may end this server.
     pub(crate) may_drain: bool,
@@ -150,6 +152,7 @@ impl Decider<'_> {
         owed: &mut OwedRows,
         decisions: &mut Decisions,
     ) -> Result<(), Failure> {
+        owed.hide(&self.scripts.secrets(self.session), self.spills)?;
         if !self.is_needed(owed) {
             return Ok(());
         }
@@ -228,7 +231,7 @@ impl Decider<'_> {
             row.action = match answer {
                 Ok(called) => Action::of(called.out(script, Told::ActionCode)),
                 Err(why) => {
-                    let told = self.scripts.told(None, Event::HandleError, why);
+                    let told = self.scripts.told(self.session, (Event::HandleError, None), why);
                     tracing::error!("handle_error fails, so the upload is canceled: {told}");
                     Action::Cancel
                 }
@@ -260,7 +263,8 @@ impl Decider<'_> {
             words.push(match answer {
                 Ok(called) => called.out(script, Told::ErrorMessage).map(str::to_owned),
                 Err(why) => {
-                    let told = self.scripts.told(None, Event::ModifyErrorMessage, &why);
+                    let told =
+                        self.scripts.told(self.session, (Event::ModifyErrorMessage, None), &why);
                     tracing::error!("modify_error_message fails: {told}");
                     None
                 }

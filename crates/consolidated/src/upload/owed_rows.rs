@@ -3,8 +3,9 @@
 //! An upload of a million rows may owe each of them. So what there is no memory for lies on disk.
 
 use crate::administration::readable;
+use crate::script::secrets::Secrets;
 use crate::shape::LeftOut;
-use crate::upload::reason::Reason;
+use crate::upload::reason::{DatabaseFault, Reason};
 use crate::upload::row_map::{place, read_place};
 use crate::upload::uploaded_row::RowId;
 use model::{Failure, SpillMap, Spills};
@@ -64,6 +65,23 @@ impl OwedRows {
             Some(value) => Reason::read(&value),
             None => Ok(None),
         }
+    }
+
+    /// Keeps out of all reasons what must not be told.
+    pub(crate) fn hide(&mut self, secrets: &Secrets, spills: &Arc<Spills>) -> Result<(), Failure> {
+        if secrets.is_empty() || !self.rejects {
+            return Ok(());
+        }
+        let mut reworded = OwedRows::within(spills);
+        self.visit(|table, key, reason| match reason {
+            Some(reason) if secrets.are_in(&reason.message) => {
+                let state = reason.fault.as_ref().map(DatabaseFault::state);
+                let words = secrets.told(&reason.message, state);
+                reworded.reject(&(table, key.to_vec()), reason.in_words(words))
+            }
+            _ => Ok(()),
+        })?;
+        self.extend(&reworded)
     }
 
     pub(crate) fn is_empty(&self) -> bool {

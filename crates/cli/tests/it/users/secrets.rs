@@ -1,6 +1,6 @@
 //! Secrets stay in files of one owner, and out of logs and messages.
 
-use harness::{Outcome, Peer, Server, World, hello, query};
+use harness::{Outcome, Peer, Server, World, hello, query, sql};
 use protocol::Message;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -109,4 +109,87 @@ fn a_secret_in_the_wrong_place_is_in_no_message_and_no_log() {
         other => panic!("{other:?}"),
     }
     assert!(!server.log().contains("sesame"), "{}", server.log());
+}
+
+/// An authentication parameter, of which a database quotes all or a part.
+const PARAMETER: &str = "failing mouse";
+
+/// Warns of what it is given, and fails with it in a statement that it has put together.
+const LOUD: &str = "CREATE FUNCTION loud(said text) RETURNS text LANGUAGE plpgsql AS $$
+    BEGIN
+        RAISE WARNING 'given %', said;
+        RAISE NOTICE 'given %', said;
+        EXECUTE 'SELECT ' || quote_literal(said) || '::int';
+        RETURN said;
+    END $$";
+
+/// Scripts of the events of T2 to T6, each of which fails for the parameter.
+fn failing(postgres: bool) -> Vec<(&'static str, String)> {
+    let fails = if postgres { "loud({a.1})" } else { "json_extract('{}', {a.1})" };
+    let fails = format!("CASE WHEN {{a.1}} LIKE 'fail%' THEN {fails} END");
+    let around = [
+        "begin_connection",
+        "begin_synchronization",
+        "item/begin_synchronization",
+        "begin_upload",
+        "item/end_upload_rows",
+        "prepare_for_download",
+        "begin_download",
+        "item/end_download_rows",
+        "item/download_statistics",
+        "end_synchronization",
+    ];
+    let mut scripts: Vec<_> =
+        around.map(|event| (event, format!("SELECT 1, {fails}"))).into_iter().collect();
+    let row = format!("INSERT INTO item SELECT {{r.id}}, coalesce({fails}, {{r.note}})");
+    scripts.push(("item/upload_insert", row));
+    let cursor = format!("SELECT id, note FROM item WHERE coalesce({fails}, '') = ''");
+    scripts.push(("item/download_cursor", cursor));
+    // The last three need a row that is refused.
+    let refuses = "INSERT INTO never SELECT NULL; INSERT INTO item VALUES ({r.id}, {r.note})";
+    scripts.push(("item/upload_insert", refuses.to_owned()));
+    let errors = ["modify_error_message", "report_error", "handle_error"];
+    scripts.extend(
+        errors
+            .map(|event| (event, format!("SELECT {fails} AS error_message, 1000 AS action_code"))),
+    );
+    scripts
+}
+
+// S11
+#[test]
+fn what_a_database_says_of_a_parameter_is_in_no_message_and_no_log() {
+    const TABLES: &str = "CREATE TABLE item (id INTEGER PRIMARY KEY, note TEXT);
+        CREATE TABLE never (it TEXT NOT NULL);";
+    for (postgres, world) in [false, true].into_iter().zip(World::on_each(PROGRAM, TABLES)) {
+        std::fs::write(world.path("model.toml"), "script_version = \"v1\"\n[table.item]\n")
+            .unwrap();
+        std::fs::create_dir_all(world.path("scripts/v1/item")).unwrap();
+        if postgres {
+            world.center_sql(LOUD);
+        }
+        world.syncline.ok(&["deploy"]);
+        world.add_user("ann");
+        let server = world.serve_with(&["--log", "trace", "--trace-events"], None);
+        world.sync("ann", &server);
+        for (number, (event, text)) in failing(postgres).iter().enumerate() {
+            let file = world.path(&format!("scripts/v1/{event}.sql"));
+            std::fs::write(&file, text).unwrap();
+            world.syncline.ok(&["deploy"]);
+            if !text.contains("{a.1}") {
+                continue;
+            }
+            sql(&world.remote("ann"), &format!("INSERT INTO item VALUES ({number}, 'good')"));
+            let parameter = ["--auth-parameter", PARAMETER, "--password-file", "ann.password"];
+            let before = server.log().len();
+            let outcome = world.syncline.run(&[&["sync", "ann.db"], &parameter[..]].concat());
+            let rejects = "SELECT message FROM syncline_reject ORDER BY id DESC LIMIT 1";
+            let rejects = query(&world.remote("ann"), rejects).concat().concat();
+            let log = server.log().split_off(before);
+            let told = format!("{}{}{rejects}{log}", outcome.stdout, outcome.stderr);
+            assert!(told.contains("quote what the remote has sent"), "{event}: {told}");
+            assert!(!told.contains("mouse"), "{event}: {told}");
+            std::fs::remove_file(&file).unwrap();
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! The session of a link, and what is known of its last flights.
 
 use crate::postgres::errors::{Fault, FaultKind};
+use crate::script::secrets::Secrets;
 use crate::serving::cancellation::{Cancel, Cancellation};
 use crate::serving::clock;
 use model::Failure;
@@ -19,6 +20,9 @@ pub(in crate::postgres) struct Line {
     pub(in crate::postgres) collided: bool,
     /// When the database was last asked something.
     pub(in crate::postgres) asked: Instant,
+    /// What it must not repeat of what it is given. As long as there is something, its notices are
+    /// not in the log.
+    pub(in crate::postgres) secrets: Secrets,
     cancellation: Cancellation,
     running: Arc<Running>,
 }
@@ -43,6 +47,7 @@ impl Line {
             round_trips: 0,
             collided: false,
             asked: clock::now(),
+            secrets: Secrets::default(),
             cancellation: cancellation.clone(),
             running,
         }))
@@ -88,12 +93,14 @@ impl Line {
             self.session = None;
             return Err(Fault { call: 0, kind: FaultKind::Disconnected });
         }
+        session.silence(!self.secrets.is_empty());
         let mut receiver = Receiver::new(each);
         let flown = session.prepare(calls).and_then(|asked| {
             self.round_trips += 1 + u64::from(asked);
             session.fly(calls, &mut |call, row| receiver.take(call, row))
         });
         let outcome = flown.map_err(|fault| receiver.fault(fault)).and_then(first_refusal);
+        let outcome = outcome.map_err(|fault| hiding(&self.secrets, fault));
         self.running.set(None);
         self.asked = clock::now();
         match &outcome {
@@ -125,6 +132,18 @@ fn first_refusal(outcomes: Vec<CallResult>) -> Result<Vec<u64>, Fault> {
         }
     }
     Ok(affected)
+}
+
+/// The fault without what the database must not repeat.
+fn hiding(secrets: &Secrets, fault: Fault) -> Fault {
+    let kind = match fault.kind {
+        FaultKind::Refused(refusal) if !secrets.is_empty() => {
+            let words = secrets.told(refusal.message(), Some(refusal.state()));
+            FaultKind::Refused(Box::new(refusal.in_words(words)))
+        }
+        kind => kind,
+    };
+    Fault { kind, ..fault }
 }
 
 /// Serialization failures and deadlocks.

@@ -1,6 +1,7 @@
 //! Runs the scripts around the rows of a synchronization, each part in its transaction.
 
 use super::Writer;
+use crate::catalog::VersionScripts;
 use crate::postgres::catalog;
 use crate::postgres::errors::failed;
 use crate::postgres::event_script::Running;
@@ -10,25 +11,23 @@ use crate::script::authentication::{self, Answered, Question};
 use crate::script::{Event, Phase, trace};
 use crate::synchronization::Session;
 use model::{Code, Failure};
-
-/// Notices are in the log, and scripts are given passwords.
-const UNNOTICED: &str = "SET LOCAL client_min_messages = error";
+use std::sync::Arc;
 
 impl Writer {
     /// T1, until it met no other transaction.
     pub(super) fn ask(&mut self, question: &Question<'_>) -> Result<Answered, Failure> {
         let scripts = self.catalog.deployed.authenticating(question.session)?;
         let zone = self.catalog.zone_of(question.session);
+        self.link.hide(question.secrets());
         self.until_alone(|writer| {
             writer.in_transaction(|writer| {
                 let link = &mut writer.link;
-                link.begin(&[Call::new("BEGIN", &[]), Call::new(UNNOTICED, &[])])
-                    .map_err(failed("begin a transaction"))?;
+                link.begin(&[Call::new("BEGIN", &[])]).map_err(failed("begin a transaction"))?;
                 let calls = &mut Running { link, zone: zone.as_deref() };
                 let answered = authentication::answer(calls, &scripts, question)?;
                 writer.link.flight(&[Call::new("COMMIT", &[])]).map_err(|fault| {
-                    match fault.db().map(|refusal| question.hide_in(refusal.message())) {
-                        Some(words) => Failure::new(Code::ScriptFailed, words),
+                    match fault.db() {
+                        Some(said) => Failure::new(Code::ScriptFailed, said.message()),
                         None => failed("commit")(fault),
                     }
                 })?;
@@ -47,13 +46,21 @@ impl Writer {
         Ok(())
     }
 
+    /// The scripts of the version of a session. From now on what they are given in proof of its
+    /// user is not repeated.
+    pub(super) fn scripts_of(&mut self, session: &Session) -> Arc<VersionScripts> {
+        let scripts = self.catalog.deployed.version_scripts(&session.script_version);
+        self.link.hide(scripts.secrets(session));
+        scripts
+    }
+
     /// Runs a script of the connection, in a transaction of its own or in none.
     pub(super) fn run_for_connection(
         &mut self,
         session: &Session,
         event: Event,
     ) -> Result<(), Failure> {
-        let scripts = self.catalog.deployed.version_scripts(&session.script_version);
+        let scripts = self.scripts_of(session);
         let Some(mut around) = Around::of(&scripts, session) else { return Ok(()) };
         if event == Event::BeginConnectionAutocommit {
             let calls = &mut Running { link: &mut self.link, zone: None };

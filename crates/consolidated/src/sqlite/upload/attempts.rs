@@ -184,14 +184,15 @@ fn decide(
     owed: &mut OwedRows,
     deciding: &mut Deciding<'_>,
 ) -> Result<(), Failure> {
+    let session = input.request.session;
     let decider = Decider {
+        session,
         scripts: deciding.scripts,
         may_drain: deciding.may_drain,
         batches: input.request.batches,
         table: &|at| &input.tables[at].published,
         spills: input.spills,
     };
-    let session = input.request.session;
     let mut asking = Asking { connection: input.connection, session };
     decider.decide(&mut asking, owed, deciding.decisions)
 }
