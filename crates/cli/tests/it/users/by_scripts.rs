@@ -1,8 +1,9 @@
 //! Users whom scripts of the center check: a table of users there, and a real server.
 
+use super::jwt::provider::{PROVIDER, SECRET, issue};
 use harness::postgres::Cluster;
-use harness::{Outcome, Server, World, regions, sql};
-use serde_json::Value;
+use harness::{Authority, Outcome, Server, World, regions, sql, until};
+use serde_json::{Value, json};
 use std::fs;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_syncline");
@@ -286,5 +287,132 @@ fn a_script_stores_a_new_password_and_no_service_is_asked() {
         fails(&world, &server, "guess", &guesses, "E2101");
         fails(&world, &server, "guess", &guesses, "E2101");
         fails(&world, &server, "next", &[], "E4260");
+    }
+}
+
+/// Whom something else has proven may synchronize, and nobody by a password.
+const PROVEN: &str = "INSERT INTO tried SELECT {s.username}, 7 WHERE {s.password} IS NULL;
+    SELECT CASE WHEN {s.password} IS NULL THEN 1000 ELSE 4000 END AS authentication_status,
+        'west' AS u_region";
+
+/// Whoever is proven in another way than by a password is asked about too: `proof` has the options
+/// of that, and `forged` takes them for something that proves nothing, refused with a code.
+fn is_asked_without_a_password(
+    world: &World,
+    server: &Server,
+    proof: &[&str],
+    forged: (&dyn Fn(&World), &str),
+) {
+    let run = |proof: &[&str]| {
+        let all = ["sync", "ann.db", "--server", &server.url, "--user", "ann"];
+        world.syncline.run(&[&all[..], proof].concat())
+    };
+    let asked = || world.center_count("SELECT count(*) FROM tried");
+    // This script wants a password, and there is none.
+    run(proof).message("E2101");
+    assert_eq!(asked(), 1);
+    write(world, "authenticate_user", PROVEN);
+    world.syncline.ok(&["deploy"]);
+    let outcome = run(proof);
+    assert_eq!(outcome.code, Some(0), "{outcome:?}\n{}", server.log());
+    assert_eq!(regions(world, "ann"), ["west"]);
+    assert_eq!((asked(), world.center_count("SELECT max(status) FROM tried")), (2, 7));
+    assert_eq!(world.syncline.json(&["user", "list", "--json"]), json!([]), "nobody was added");
+    // No password does what the proof does, also none at all.
+    let ca = proof.iter().position(|it| *it == "--ca-file").map(|at| &proof[at..at + 2]);
+    for words in ["open sesame\n", "\n"] {
+        world.write_secret("other.password", words);
+        let outcome = run(&[&["--password-file", "other.password"], ca.unwrap_or(&[])].concat());
+        assert_ne!(outcome.code, Some(0), "{outcome:?}");
+    }
+    assert_eq!(asked(), 2);
+    // What proves nothing reaches no script.
+    write(world, "authenticate_user", &format!("INSERT INTO tried VALUES ('x', 0); {PROVEN}"));
+    world.syncline.ok(&["deploy"]);
+    let (forge, code) = forged;
+    forge(world);
+    run(proof).message(code);
+    assert_eq!(asked(), 2);
+}
+
+// S6
+#[test]
+fn a_script_is_asked_about_the_user_of_a_jwt() {
+    for world in worlds() {
+        world.write_secret("jwt.secret", SECRET);
+        world.configure(&format!("{PROVIDER}\njwt_secret_file = \"jwt.secret\""));
+        let server = world.serve();
+        issue(&world, "ann", &json!({}));
+        let late = |world: &World| issue(world, "ann", &json!({"exp": 1}));
+        is_asked_without_a_password(
+            &world,
+            &server,
+            &["--token-file", "ann.jwt"],
+            (&late, "E2102"),
+        );
+    }
+}
+
+// S6, S11
+#[test]
+fn a_script_is_asked_about_the_user_of_a_certificate() {
+    for world in worlds() {
+        let (authority, other) = (Authority::new(), Authority::new());
+        authority.write(&world, "ca.pem");
+        authority.server(&world, "server", |_| {});
+        world.configure(
+            "tls_certificate = \"server.pem\"\ntls_key = \"server.key\"
+             tls_client_ca = \"ca.pem\"\ntls_client = \"optional\"",
+        );
+        let server = world.serve_at("tls://127.0.0.1:0");
+        authority.user(&world, "own", "ann", |_| {});
+        let own = ["--client-certificate", "own.pem", "--client-key", "own.key"];
+        let forge = |world: &World| other.user(world, "own", "ann", |_| {});
+        is_asked_without_a_password(
+            &world,
+            &server,
+            &[&own[..], &["--ca-file", "ca.pem"]].concat(),
+            (&forge, "E2323"),
+        );
+    }
+}
+
+// S1, S8: what T1 has committed stays, and nothing else of a synchronization that never began.
+#[cfg(feature = "fail-points")]
+#[test]
+fn a_server_that_is_killed_behind_the_check_loses_and_doubles_nothing() {
+    for world in worlds() {
+        let log = |status: u16| format!("INSERT INTO tried VALUES ({{s.username}}, {status})");
+        write(&world, "begin_synchronization", &log(200));
+        write(&world, "end_synchronization", &log(600));
+        world.syncline.ok(&["deploy"]);
+        let server = world.serve();
+        succeeds(&world, &server, "ann", &[]);
+        server.stop();
+        // The answers of scripts become durable as uploads do, so the first is their point too.
+        for (id, point) in [(8, "server-upload-committed"), (9, "server-upload-received")] {
+            let insert = format!("INSERT INTO visit (id, region) VALUES ({id}, 'north')");
+            sql(&world.remote("ann"), &insert);
+            let written = || {
+                let of = |status: u16| {
+                    let all = "SELECT count(*) FROM tried WHERE status = ";
+                    world.center_count(&format!("{all}{status}"))
+                };
+                let visits = format!("SELECT count(*) FROM visit WHERE id = {id}");
+                (of(1), of(200), of(600), world.center_count(&visits))
+            };
+            let (asked, begun, ended, _) = written();
+            let mut server = world.serve_with(&[], Some(&format!("{point}=return")));
+            let outcome = sync(&world, &server, "ann", &[]);
+            assert_eq!(outcome.code, Some(1), "{outcome:?}");
+            until("the server to die", || server.has_ended());
+            assert_eq!(written(), (asked + 1, begun, ended, 0), "{point}");
+            let server = world.serve();
+            until("a synchronization", || sync(&world, &server, "ann", &[]).code == Some(0));
+            let (_, begun_now, ended_now, visits) = written();
+            assert_eq!((begun_now, ended_now, visits), (begun + 1, ended + 1, 1), "{point}");
+            assert_eq!(succeeds(&world, &server, "ann", &[])["uploaded"]["inserts"], 0);
+            server.stop();
+        }
     }
 }
