@@ -187,7 +187,8 @@ impl Around {
         }
         let message = format!("it returns {text:?} as {}, which is no date and time", of.name());
         let mistake = Mistake { at: 0, message };
-        Err(Failure::new(Code::ScriptFailed, self.scripts.told(None, event, &mistake)))
+        let told = self.scripts.told(&self.session, (event, None), &mistake);
+        Err(Failure::new(Code::ScriptFailed, told))
     }
 
     /// T5, before the cursors. `times` are those of each table.

@@ -37,7 +37,10 @@ impl Secrets {
 
     /// Whether a text has one of them in it.
     pub(crate) fn are_in(&self, text: &str) -> bool {
-        self.0.iter().any(|secret| text.contains(secret))
+        self.0.iter().any(|secret| match secret.chars().count() < PART_CHARS_MIN {
+            true => is_word_of(secret, text),
+            false => text.contains(secret),
+        })
     }
 
     /// What is told in the place of the words of a database: they themselves, or a sentence with
@@ -67,6 +70,17 @@ impl Secrets {
     }
 }
 
+/// Whether no letter and no digit stands beside it somewhere in the text: a short value such as 7 is
+/// a part of many words.
+fn is_word_of(secret: &str, text: &str) -> bool {
+    let stands_alone = |at: usize| {
+        let before = text[..at].chars().next_back();
+        let behind = text[at + secret.len()..].chars().next();
+        ![before, behind].into_iter().flatten().any(char::is_alphanumeric)
+    };
+    text.match_indices(secret).any(|(at, _)| stands_alone(at))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,15 +89,15 @@ mod tests {
     #[test]
     fn words_with_a_secret_or_a_part_of_one_are_not_told() {
         let long = "x".repeat(100);
-        let secrets = Secrets::of(["open sesame: 7", "", "é1", &long].into_iter());
-        for said in ["\"open sesame: 7\"", "near \"sesame\"", "é1", &long[..70]] {
+        let secrets = Secrets::of(["open sesame: 7", "", "é1", "7", &long].into_iter());
+        for said in ["open sesame: 8", "near \"sesame\"", "é1", "=(7)", &long[..70]] {
             assert_eq!(secrets.told(said, Some("22P02")), format!("22P02: {UNTOLD}"));
             let failure = Failure::new(Code::ScriptFailed, "it fails").source(said).table("t");
             let failure = secrets.hide(failure);
             assert_eq!(failure.full_message(), format!("it fails: {UNTOLD}"));
             assert_eq!(failure.table_name(), Some("t"));
         }
-        for said in ["no such table: t7", "é", "", "ope"] {
+        for said in ["no such table: t7", "70", "é", "é10", "", "ope"] {
             assert_eq!(secrets.told(said, None), said);
         }
         assert!(!Secrets::default().are_in("anything"));
