@@ -195,6 +195,7 @@ impl<D> Catalog<D> {
             acknowledge,
             fetched_by_writer: runs(Phase::Download),
             asks_for_times: version.is_some_and(|version| version.scripts.ask_for_times),
+            counted: version.and_then(|version| version.scripts.counting()).map(Arc::new),
             passed: Default::default(),
             by_scripts: Default::default(),
             publications: publications.into(),

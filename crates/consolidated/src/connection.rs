@@ -15,9 +15,10 @@ use crate::identity::Binding;
 use crate::script::authentication::{Answered, Question};
 use crate::sync_model::SyncModel;
 use crate::synchronization::expiry::Expiry;
+use crate::synchronization::withheld::Withholding;
 use crate::synchronization::{
     Acknowledgement, Admittee, Applied, Begun, DownloadBatch, Ending, FetchRequest, Fetched, Held,
-    Identity, PasswordChange, Session, UploadRequest, Withholding,
+    Identity, PasswordChange, Session, UploadRequest,
 };
 use model::{Failure, PublicationName, Receipt, RemoteId, ScriptVersion, UserName};
 use std::collections::BTreeMap;

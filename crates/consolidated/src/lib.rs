@@ -60,12 +60,14 @@ pub use shape::LeftOut;
 pub use sync_model::{ConflictRule, Listed, ScriptFile, StoredAs, SyncModel, Wins, extend};
 pub use synchronization::authenticates::Authenticates;
 pub use synchronization::change::{Change, RowSource, UploadedRows};
+pub use synchronization::counted::{Counted, Unusual};
 pub use synchronization::expiry::Expiry;
 pub use synchronization::resuming::{ResumedTable, Resuming, TableToken};
+pub use synchronization::withheld::{WithheldRow, Withholding};
 pub use synchronization::{
     Acknowledgement, Admittee, Applied, Begun, Credentials, DownloadBatch, DownloadedTable, Ending,
     FetchRequest, Fetched, Held, HeldSchema, Identity, Passed, PasswordChange, RenamedTable,
-    Session, TableMark, UploadRequest, WaitingTable, WithheldRow, Withholding, secret_digest,
+    Session, TableMark, UploadRequest, WaitingTable, secret_digest,
 };
 pub use url::{
     ChannelBinding, ClientCertificate, Host, Method, Methods, PASSWORD_FILE_NAME, PostgresUrl,

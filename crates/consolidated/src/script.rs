@@ -17,6 +17,7 @@ mod lexer;
 pub(crate) mod own;
 mod parameter;
 pub(crate) mod secrets;
+mod statistics;
 pub(crate) mod told;
 pub(crate) mod trace;
 

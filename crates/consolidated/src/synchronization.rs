@@ -8,9 +8,11 @@
 pub(crate) mod authenticates;
 pub(crate) mod by_scripts;
 pub(crate) mod change;
+pub(crate) mod counted;
 pub(crate) mod expiry;
 pub(crate) mod resuming;
 pub(crate) mod sent;
+pub(crate) mod withheld;
 
 use crate::identity::Binding;
 use crate::script::Parameter;
@@ -20,10 +22,11 @@ use crate::upload::entered_again::EnteredAgain;
 use authenticates::Authenticates;
 use by_scripts::ByScripts;
 use change::RowSource;
+use counted::{Counted, UnusualRows};
 use expiry::Expiry;
 use model::{
-    Code, Counter, DatabaseId, Failure, FileSecret, Nonce, Progress, PublicationName, Receipt,
-    RemoteId, RemoteSchema, ScriptVersion, UserName, Watermark,
+    Counter, DatabaseId, Failure, FileSecret, Nonce, Progress, PublicationName, Receipt, RemoteId,
+    RemoteSchema, ScriptVersion, UserName, Watermark,
 };
 use resuming::{Resuming, TableToken};
 use sent::Sent;
@@ -123,6 +126,8 @@ pub struct Session {
     pub fetched_by_writer: bool,
     /// Whether scripts around the rows ask since when the remote lacks what was stamped.
     pub asks_for_times: bool,
+    /// Where scripts at the end hear of it: what was counted so far.
+    pub counted: Option<Arc<Counted>>,
 }
 
 /// The authentication parameters of a synchronization, in their order. Some are secrets: they are
@@ -320,10 +325,10 @@ pub struct Applied {
     pub deletes: u64,
     /// Rows with a conflict.
     pub conflicts: u64,
-    /// The same by the position of their table.
-    pub conflicts_by_table: BTreeMap<usize, u64>,
     /// Rows that were refused.
     pub rejected: u64,
+    /// Both, by the position of their table.
+    pub unusual: UnusualRows,
     /// Rows that met a script which ignores them.
     pub ignored: u64,
     /// What need not come back.
@@ -535,36 +540,6 @@ pub enum DownloadBatch {
         /// The keys' columns as rows.
         rows: Vec<u8>,
     },
-}
-
-/// A row that cannot be sent. It is owed until it can.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WithheldRow {
-    /// Position of the table.
-    pub table: usize,
-    /// The key's columns as a row.
-    pub key: Vec<u8>,
-    /// Why: it is too large, or no script can read it.
-    pub code: Code,
-    /// The bytes of the row; none are known of one that was not read.
-    pub bytes: u64,
-    /// Why, for people.
-    pub message: String,
-}
-
-/// What a download has withheld.
-#[derive(Debug)]
-pub struct Withholding<'a> {
-    /// Who synchronizes what.
-    pub session: &'a Session,
-    /// The epoch of the synchronization: one that was overtaken must not write any more.
-    pub epoch: i64,
-    /// The counter of the download. With its watermark the remote knows.
-    pub counter: Counter,
-    /// Rows that the remote was not sent.
-    pub withheld: &'a [WithheldRow],
-    /// Table and key of rows that were withheld before and are not any more.
-    pub released: &'a [(usize, Vec<u8>)],
 }
 
 /// What a fetch ends with.

@@ -4,6 +4,7 @@ use crate::script::secrets::Secrets;
 use crate::script::{Event, Mistake, Parameter, Phase, Script, own, parameter_names, passed};
 use crate::synchronization::Session;
 use crate::synchronization::authenticates::Authenticates;
+use crate::synchronization::counted::Counted;
 use model::{Code, Failure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -59,6 +60,10 @@ impl VersionScripts {
                 continue;
             }
             read.phases.insert(event.fact().phase);
+            if event == Event::TimeStatistics {
+                // The scripts of rows are timed where others may run between them.
+                read.phases.insert(Phase::Upload);
+            }
             let asks = |one: &Script| one.parameters.iter().any(Parameter::is_time);
             read.ask_for_times |= script.statements().any(asks);
             let (script, text) = (Arc::new(script), own::read(text).1.to_owned());
@@ -118,6 +123,14 @@ impl VersionScripts {
             None if self.runs(Phase::Authenticate) => Authenticates::Behind,
             None => Authenticates::Nothing,
         }
+    }
+
+    /// Where scripts at the end hear of a synchronization: what is to be counted of one.
+    pub(crate) fn counting(&self) -> Option<Counted> {
+        let has = |wanted| self.scripts.keys().any(|(event, _)| *event == wanted);
+        let times_scripts = has(Event::TimeStatistics);
+        (times_scripts || has(Event::SynchronizationStatistics))
+            .then(|| Counted::new(times_scripts))
     }
 
     /// Whether there is anything to run in this part of a synchronization.

@@ -112,7 +112,7 @@ impl<'a, 's> Batches<'a, 's> {
             count: 0,
             last: 0,
             of_part: 0,
-            began: trace::begin(),
+            began: trace::begin(request.session),
             fetched: Fetched::default(),
         }
     }
@@ -198,7 +198,7 @@ impl<'a, 's> Batches<'a, 's> {
 
     /// Tells of a cursor that has ended. Of what is generated it depends on the database what runs.
     fn trace(&mut self, part: Part) {
-        let began = std::mem::replace(&mut self.began, trace::begin());
+        let began = std::mem::replace(&mut self.began, trace::begin(self.request.session));
         let rows = std::mem::take(&mut self.of_part);
         let is_own = part.own && part.kind != Kind::Owed;
         if rows > 0 || is_own {
@@ -414,6 +414,7 @@ mod tests {
             acknowledge: false,
             fetched_by_writer: false,
             asks_for_times: false,
+            counted: None,
             passed: Default::default(),
         };
         let request = FetchRequest {

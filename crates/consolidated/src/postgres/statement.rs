@@ -18,6 +18,7 @@
 
 use crate::postgres::values::ColumnType;
 use crate::quote::{ident, literal};
+use crate::script::told::Told;
 use crate::script::{Parameter, Piece, Relation, Script, old_name};
 use model::PublishedTable;
 use postgres_types::ToSql;
@@ -190,7 +191,11 @@ impl Statement {
             }
             Parameter::Told(told) => {
                 let number = self.number(Slot::Session(parameter.clone()));
-                let cast = if told.is_number() { "::int4" } else { "" };
+                let cast = match told {
+                    Told::Bytes => "::int8",
+                    told if told.is_number() => "::int4",
+                    _ => "",
+                };
                 return format!("${number}::text{cast}");
             }
             session => {

@@ -29,10 +29,11 @@ use crate::script::{Event, Phase, trace};
 use crate::serving::{Departures, Serving};
 use crate::shape;
 use crate::sql::Sql;
-use crate::synchronization::change::RowSource;
+use crate::synchronization::change::{RowSource, UploadedRows};
+use crate::synchronization::withheld::Withholding;
 use crate::synchronization::{
     Acknowledgement, Applied, Begun, DownloadBatch, Ending, FetchRequest, Fetched, Held, Identity,
-    PasswordChange, Session, UploadRequest, Withholding,
+    PasswordChange, Session, UploadRequest,
 };
 use crate::upload::decisions::{Deciding, Decisions};
 use crate::url::PostgresUrl;
@@ -283,9 +284,12 @@ impl Writer {
             let mut around = around.filter(|_| request.uploads);
             let session = match around.as_deref_mut() {
                 Some(around) => {
-                    let name = |table: usize| deployed[table].published.name.as_str();
+                    let of = |batch: &UploadedRows<'_>| {
+                        let table = &deployed[batch.table];
+                        (table.published.name.as_str(), table.ignores(batch.change))
+                    };
                     let calls = &mut Running { link: &mut writer.link, zone: None };
-                    around.begin_upload(calls, request.batches, &name)?;
+                    around.begin_upload(calls, request.batches, &of)?;
                     &around.session.clone()
                 }
                 None => request.session,
@@ -302,7 +306,8 @@ impl Writer {
                 let known = (&remote, &locked);
                 let record = upload::apply(&mut writer.link, upload, known, undone)?;
                 if let Some(around) = around {
-                    around.end_upload(&mut Running { link: &mut writer.link, zone: None })?;
+                    let calls = &mut Running { link: &mut writer.link, zone: None };
+                    around.end_upload(calls, &record.applied.unusual)?;
                 }
                 let deciding = Deciding { scripts, may_drain, decisions };
                 let with = (&writer.life, deciding);
@@ -318,8 +323,12 @@ impl Writer {
         scripts: &VersionScripts,
         mut around: Option<&mut Around>,
     ) -> Result<Applied, Failure> {
-        let mut decisions = Decisions::default();
+        let (mut decisions, mut times) = (Decisions::default(), 0);
         let outcome = self.until_alone(|writer| {
+            if let Some(around) = around.as_deref_mut() {
+                around.begun_again = times;
+            }
+            times += 1;
             writer.upload_once(request, around.as_deref_mut(), (scripts, &mut decisions))
         });
         trace::ended(request.session, Phase::Upload, outcome.is_ok());
@@ -457,7 +466,14 @@ impl crate::connection::Writer for Writer {
         sink: &mut dyn FnMut(DownloadBatch) -> Result<(), Failure>,
     ) -> Result<Fetched, Failure> {
         self.scripts_of(request.session);
-        let fetched = self.until_alone(|writer| writer.fetcher().fetch(request, sink));
+        let mut times = 0;
+        let fetched = self.until_alone(|writer| {
+            if let Some(counted) = &request.session.counted {
+                counted.fetched(times);
+            }
+            times += 1;
+            writer.fetcher().fetch(request, sink)
+        });
         trace::ended(request.session, Phase::Download, fetched.is_ok());
         fetched.map_err(|failure| self.fetcher().explain(failure, request.session))
     }

@@ -5,16 +5,18 @@
 
 use super::called::Called;
 use super::event::{Event, Phase};
+use super::statistics::UploadedTables;
 use super::told::{Told, ToldValues};
-use super::{Mistake, Script, trace};
+use super::{Mistake, Script, statistics, trace};
 use crate::catalog::VersionScripts;
 use crate::download::time::{Time, Times};
-use crate::synchronization::change::{Change, RowSource};
+use crate::synchronization::change::{Change, RowSource, UploadedRows};
+use crate::synchronization::counted::UnusualRows;
 use crate::synchronization::sent::Sent;
 use crate::synchronization::{Applied, Session, TableMark, UploadRequest};
 use crate::upload::uploaded_row::{each_batch, event_of};
 use model::{Code, Failure};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
@@ -44,7 +46,7 @@ pub(crate) fn run(
 ) -> Result<Option<(Arc<Script>, Called)>, Failure> {
     let Some(script) = scripts.of(table, event) else { return Ok(None) };
     let told = told.with(Told::Table, table.map(str::to_owned));
-    let began = trace::begin();
+    let began = trace::begin(session);
     let called = calls.call(script, session, &told)?.map_err(|mistake| {
         let failure =
             Failure::new(Code::ScriptFailed, scripts.told(session, (event, table), &mistake));
@@ -63,7 +65,9 @@ pub(crate) struct Around {
     /// Knows what the scripts have set.
     pub(crate) session: Session,
     /// The tables of which there are rows in the upload.
-    with_rows: BTreeSet<String>,
+    uploaded: UploadedTables,
+    /// How often the upload was begun again, because other transactions were in its way.
+    pub(crate) begun_again: u64,
 }
 
 impl Around {
@@ -84,8 +88,12 @@ impl Around {
         scripts: &Arc<VersionScripts>,
         session: &Session,
     ) -> Option<Around> {
-        let (runs, with_rows) = (phases.iter().any(|it| scripts.runs(*it)), BTreeSet::new());
-        runs.then(|| Around { scripts: scripts.clone(), session: session.clone(), with_rows })
+        phases.iter().any(|it| scripts.runs(*it)).then(|| Around {
+            scripts: scripts.clone(),
+            session: session.clone(),
+            uploaded: UploadedTables::default(),
+            begun_again: 0,
+        })
     }
 
     /// Whether anything is to be run.
@@ -116,32 +124,52 @@ impl Around {
         Ok(())
     }
 
-    /// T3, before the rows. `name` is that of the table at a position in the upload.
+    /// T3, before the rows. `of` says of some of them the name of their table, and whether they
+    /// meet a script that does nothing.
     pub(crate) fn begin_upload<'t>(
         &mut self,
         calls: &mut dyn Calls,
         batches: RowSource<'_>,
-        name: &dyn Fn(usize) -> &'t str,
+        of: &dyn Fn(&UploadedRows<'_>) -> (&'t str, bool),
     ) -> Result<(), Failure> {
-        self.with_rows.clear();
+        let mut uploaded = UploadedTables::default();
         each_batch(batches, |batch| {
-            if batch.count > 0 && !self.with_rows.contains(name(batch.table)) {
-                self.with_rows.insert(name(batch.table).to_owned());
-            }
+            uploaded.add(&batch, of(&batch));
             Ok::<_, Failure>(())
         })?;
         self.run(calls, (Event::BeginUpload, None), ToldValues::default())?;
-        let with_rows = self.with_rows.clone();
-        let has_rows = |table: &str| with_rows.contains(table);
-        self.of_tables(calls, Event::BeginUpload, &has_rows, &|_| ToldValues::default())
+        self.of_uploaded(calls, Event::BeginUpload, &uploaded, &|_| ToldValues::default())?;
+        self.uploaded = uploaded;
+        Ok(())
     }
 
-    /// T3, behind the rows.
-    pub(crate) fn end_upload(&mut self, calls: &mut dyn Calls) -> Result<(), Failure> {
-        let with_rows = self.with_rows.clone();
-        let has_rows = |table: &str| with_rows.contains(table);
-        self.of_tables(calls, Event::EndUpload, &has_rows, &|_| ToldValues::default())?;
-        self.run(calls, (Event::EndUpload, None), ToldValues::default()).map(drop)
+    /// T3, behind the rows, of which `unusual` were not simply applied.
+    pub(crate) fn end_upload(
+        &mut self,
+        calls: &mut dyn Calls,
+        unusual: &UnusualRows,
+    ) -> Result<(), Failure> {
+        self.uploaded.settle(unusual);
+        let uploaded = self.uploaded.clone();
+        self.of_uploaded(calls, Event::EndUpload, &uploaded, &|_| ToldValues::default())?;
+        self.run(calls, (Event::EndUpload, None), ToldValues::default())?;
+        let begun_again = self.begun_again;
+        let event = Event::UploadStatistics;
+        self.of_uploaded(calls, event, &uploaded, &|table| uploaded.of(table).told(begun_again))?;
+        self.run(calls, (event, None), uploaded.all().told(begun_again)).map(drop)
+    }
+
+    /// Runs the script of an event for each table of the upload that has rows.
+    fn of_uploaded(
+        &mut self,
+        calls: &mut dyn Calls,
+        event: Event,
+        uploaded: &UploadedTables,
+        told: &dyn Fn(&str) -> ToldValues,
+    ) -> Result<(), Failure> {
+        let schema = self.session.schema.clone();
+        let told = |at: usize| told(&schema.tables[at].name);
+        self.of_tables(calls, event, &|table| uploaded.has(table), &told)
     }
 
     /// T4. `time_of` says since when the remote lacks what was stamped in a table.
@@ -240,10 +268,10 @@ impl Around {
         self.run(calls, (event, None), ToldValues::default().at(of_all(times)))?;
         let event = Event::DownloadStatistics;
         let of = |at: usize| sent.get(at).copied().unwrap_or_default();
-        let told = |at: usize| counted(of(at)).at(of_table(times, at));
+        let told = |at: usize| statistics::of_download(of(at)).at(of_table(times, at));
         self.of_tables(calls, event, &|_| true, &told)?;
         let all = sent.iter().copied().fold(Sent::default(), |all, more| all + more);
-        self.run(calls, (event, None), counted(all).at(of_all(times))).map(drop)
+        self.run(calls, (event, None), statistics::of_download(all).at(of_all(times))).map(drop)
     }
 
     /// T6, `ok` where the synchronization has done all that it had to do at the database.
@@ -255,7 +283,28 @@ impl Around {
             self.run(calls, (Event::EndPublication, None), told)?;
         }
         self.of_tables(calls, Event::EndSynchronization, &|_| true, &|_| told.clone())?;
-        self.run(calls, (Event::EndSynchronization, None), told).map(drop)
+        self.run(calls, (Event::EndSynchronization, None), told)?;
+        self.tell_counted(calls)
+    }
+
+    /// T6, last: lets scripts hear of the whole synchronization.
+    fn tell_counted(&mut self, calls: &mut dyn Calls) -> Result<(), Failure> {
+        let Some(counted) = self.session.counted.clone() else { return Ok(()) };
+        let (event, schema) = (Event::SynchronizationStatistics, self.session.schema.clone());
+        let counts = counted.so_far();
+        self.of_tables(calls, event, &|_| true, &|at| statistics::of_table(&counts, at))?;
+        let tables = schema.tables.len().saturating_sub(self.session.waiting.len());
+        let told = statistics::of_synchronization(&counts, tables as u64);
+        self.run(calls, (event, None), told)?;
+        let ran = counted.so_far().ran;
+        let names = schema.tables.iter().map(|table| Some(table.name.as_str()));
+        for name in names.chain([None]) {
+            for ((_, event), ran) in ran.iter().filter(|((of, _), _)| of.as_deref() == name) {
+                let told = statistics::of_event(*event, ran);
+                self.run(calls, (Event::TimeStatistics, name), told)?;
+            }
+        }
+        Ok(())
     }
 
     /// Runs the script of an event for each of the tables that are wanted and do not wait. `told`
@@ -319,7 +368,13 @@ pub(crate) trait AroundRows: Sized {
     ) -> Result<Applied, Failure> {
         self.around_rows(Phase::Begin, &mut around, &mut |around, calls| around.begin(calls))?;
         let session = &around.session.clone();
-        let mut applied = match apply(self, &UploadRequest { session, ..*request }, &mut around) {
+        let outcome = apply(self, &UploadRequest { session, ..*request }, &mut around);
+        if let Some(counted) = &session.counted {
+            let none = UnusualRows::new();
+            let unusual = outcome.as_ref().map_or(&none, |applied| &applied.unusual);
+            counted.uploaded(unusual, around.begun_again);
+        }
+        let mut applied = match outcome {
             Ok(applied) => applied,
             Err(failure) => {
                 if !self.has_lost_all() {
@@ -373,21 +428,6 @@ fn of_table(times: &[Times], position: usize) -> Times {
     times.get(position).copied().unwrap_or_default()
 }
 
-/// What a script hears of what was sent.
-fn counted(sent: Sent) -> ToldValues {
-    let numbers = [
-        (Told::Warnings, 0),
-        (Told::Errors, 0),
-        (Told::FetchedRows, sent.rows),
-        (Told::DeletedRows, sent.deleted),
-        (Told::FilteredRows, sent.filtered),
-        (Told::Bytes, sent.bytes),
-    ];
-    let with =
-        |told: ToldValues, (of, number): (Told, u64)| told.with(of, Some(number.to_string()));
-    numbers.into_iter().fold(ToldValues::default(), with)
-}
-
 /// Runs the scripts between the rows of an upload, as these come: around the inserts and updates of
 /// a table, and around its deletes. What they set is forgotten.
 pub(crate) struct RowCues<'a> {
@@ -421,7 +461,7 @@ impl<'a> RowCues<'a> {
         if !self.is_turn_of((table, change)) {
             self.end(calls)?;
             let deletes = change == Change::Delete;
-            (self.turn, self.began) = (Some((table, deletes)), trace::begin());
+            (self.turn, self.began) = (Some((table, deletes)), trace::begin(self.session));
             let (begin, _) = events_around(deletes);
             run(calls, self.scripts, self.session, (begin, Some(table)), ToldValues::default())?;
         }

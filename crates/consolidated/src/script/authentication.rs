@@ -144,7 +144,7 @@ impl<'a> Asking<'a> {
     /// Runs the script of an event, if there is one, and keeps what it sets.
     fn ask(&mut self, event: Event, told: ToldValues) -> Result<Option<Said<'a>>, Failure> {
         let Some(script) = self.scripts.script(event) else { return Ok(None) };
-        let began = trace::begin();
+        let began = trace::begin(&self.session);
         let called = self.calls.call(script, &self.session, &told)?;
         let called = called.map_err(|mistake| self.failed(event, mistake))?;
         trace::ran(&self.session, event, None, None, began);

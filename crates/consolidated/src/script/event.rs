@@ -58,6 +58,8 @@ pub enum Event {
     EndUploadDeletes,
     /// All rows of the upload are applied.
     EndUpload,
+    /// Hears what became of the rows of the upload.
+    UploadStatistics,
     /// The upload is committed, and a download follows: says which time is handed out with it.
     GenerateNextLastDownloadTimestamp,
     /// The same: says since when the remote lacks what was stamped.
@@ -88,6 +90,10 @@ pub enum Event {
     EndPublication,
     /// The synchronization ends, also where it has failed.
     EndSynchronization,
+    /// Hears what was counted of the whole synchronization.
+    SynchronizationStatistics,
+    /// Hears how long the scripts of an event took.
+    TimeStatistics,
     /// The database refused an uploaded row: says what is to become of that.
     HandleError,
     /// Words what the remote is told of an error.
@@ -184,15 +190,26 @@ pub(crate) struct EventFact {
 
 /// Every event, in the order in which they run.
 #[rustfmt::skip]
-pub(crate) const EVENTS: [EventFact; 44] = {
+pub(crate) const EVENTS: [EventFact; 47] = {
     use {By::*, Event as E, Images as I, Phase as P, Scope as S, Told as T};
     const ERROR: &[Told] =
         &[T::ActionCode, T::ErrorCode, T::SqlState, T::ErrorMessage, T::Table];
     const TABLE: &[Told] = &[T::Table];
+    const UPLOADED: &[Told] = &[
+        T::Table, T::Warnings, T::Errors, T::InsertedRows, T::DeletedRows, T::UpdatedRows,
+        T::ConflictedInserts, T::ConflictedDeletes, T::ConflictedUpdates, T::IgnoredInserts,
+        T::IgnoredDeletes, T::IgnoredUpdates, T::Bytes, T::Deadlocks,
+    ];
     const DOWNLOADED: &[Told] = &[
         T::Table, T::Warnings, T::Errors, T::FetchedRows, T::DeletedRows, T::FilteredRows, T::Bytes,
     ];
     const END: &[Told] = &[T::Table, T::SynchronizationOk];
+    const COUNTED: &[Told] = &[
+        T::Table, T::Warnings, T::Errors, T::Deadlocks, T::SynchronizedTables, T::ConnectionRetries,
+    ];
+    const TIMED: &[Told] = &[
+        T::Table, T::EventName, T::NumberOfCalls, T::MinimumTime, T::MaximumTime, T::TotalTime,
+    ];
     const PUBLICATION: &[Told] = &[T::PublicationName, T::GenerationNumber];
     const END_PUBLICATION: &[Told] = &[T::PublicationName, T::SynchronizationOk];
     const USER: &[Told] = &[T::AuthenticationStatus, T::Password, T::NewPassword];
@@ -236,6 +253,7 @@ pub(crate) const EVENTS: [EventFact; 44] = {
         around(E::BeginUploadDeletes, "begin_upload_deletes", P::Upload, S::Table, TABLE),
         around(E::EndUploadDeletes, "end_upload_deletes", P::Upload, S::Table, TABLE),
         around(E::EndUpload, "end_upload", P::Upload, S::Both, TABLE),
+        around(E::UploadStatistics, "upload_statistics", P::Upload, S::Both, UPLOADED),
         around(
             E::GenerateNextLastDownloadTimestamp,
             "generate_next_last_download_timestamp",
@@ -272,6 +290,9 @@ pub(crate) const EVENTS: [EventFact; 44] = {
         around(E::DownloadStatistics, "download_statistics", P::Download, S::Both, DOWNLOADED),
         around(E::EndPublication, "end_publication", P::End, S::Version, END_PUBLICATION),
         around(E::EndSynchronization, "end_synchronization", P::End, S::Both, END),
+        around(E::SynchronizationStatistics, "synchronization_statistics", P::End, S::Both,
+            COUNTED),
+        around(E::TimeStatistics, "time_statistics", P::End, S::Both, TIMED),
         around(E::HandleError, "handle_error", P::Error, S::Version, ERROR)
             .setting(&[T::ActionCode]),
         around(E::ModifyErrorMessage, "modify_error_message", P::Error, S::Version, ERROR)

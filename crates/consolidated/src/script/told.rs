@@ -24,11 +24,33 @@ pub(crate) enum Told {
     Errors,
     /// Rows of a download.
     FetchedRows,
-    /// Keys of rows to delete.
+    /// Keys of rows to delete; of an upload, rows that were deleted.
     DeletedRows,
     /// Rows that need not be sent.
     FilteredRows,
     Bytes,
+    /// Rows of an upload that were applied.
+    InsertedRows,
+    UpdatedRows,
+    /// Rows of an upload with a conflict.
+    ConflictedInserts,
+    ConflictedDeletes,
+    ConflictedUpdates,
+    /// Rows of an upload that met a script which ignores them.
+    IgnoredInserts,
+    IgnoredDeletes,
+    IgnoredUpdates,
+    /// How often other transactions were in the way.
+    Deadlocks,
+    SynchronizedTables,
+    ConnectionRetries,
+    /// Of which event scripts have run.
+    EventName,
+    NumberOfCalls,
+    /// In milliseconds.
+    MinimumTime,
+    MaximumTime,
+    TotalTime,
     /// Whether a user may synchronize, from 1000 to 5999.
     AuthenticationStatus,
     /// What the user is told of that.
@@ -45,7 +67,7 @@ pub(crate) enum Told {
 }
 
 /// All of them.
-const ALL: [Told; 21] = [
+const ALL: [Told; 37] = [
     Told::ActionCode,
     Told::ErrorCode,
     Told::SqlState,
@@ -60,6 +82,22 @@ const ALL: [Told; 21] = [
     Told::DeletedRows,
     Told::FilteredRows,
     Told::Bytes,
+    Told::InsertedRows,
+    Told::UpdatedRows,
+    Told::ConflictedInserts,
+    Told::ConflictedDeletes,
+    Told::ConflictedUpdates,
+    Told::IgnoredInserts,
+    Told::IgnoredDeletes,
+    Told::IgnoredUpdates,
+    Told::Deadlocks,
+    Told::SynchronizedTables,
+    Told::ConnectionRetries,
+    Told::EventName,
+    Told::NumberOfCalls,
+    Told::MinimumTime,
+    Told::MaximumTime,
+    Told::TotalTime,
     Told::AuthenticationStatus,
     Told::AuthenticationMessage,
     Told::Password,
@@ -87,6 +125,22 @@ impl Told {
             Told::DeletedRows => "deleted_rows",
             Told::FilteredRows => "filtered_rows",
             Told::Bytes => "bytes",
+            Told::InsertedRows => "inserted_rows",
+            Told::UpdatedRows => "updated_rows",
+            Told::ConflictedInserts => "conflicted_inserts",
+            Told::ConflictedDeletes => "conflicted_deletes",
+            Told::ConflictedUpdates => "conflicted_updates",
+            Told::IgnoredInserts => "ignored_inserts",
+            Told::IgnoredDeletes => "ignored_deletes",
+            Told::IgnoredUpdates => "ignored_updates",
+            Told::Deadlocks => "deadlocks",
+            Told::SynchronizedTables => "synchronized_tables",
+            Told::ConnectionRetries => "connection_retries",
+            Told::EventName => "event_name",
+            Told::NumberOfCalls => "number_of_calls",
+            Told::MinimumTime => "minimum_time",
+            Told::MaximumTime => "maximum_time",
+            Told::TotalTime => "total_time",
             Told::AuthenticationStatus => "authentication_status",
             Told::AuthenticationMessage => "authentication_message",
             Told::Password => "password",
@@ -115,6 +169,7 @@ impl Told {
                     | Told::ErrorMessage
                     | Told::Table
                     | Told::PublicationName
+                    | Told::EventName
                     | Told::AuthenticationMessage
                     | Told::Password
                     | Told::NewPassword

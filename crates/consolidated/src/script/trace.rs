@@ -36,14 +36,10 @@ pub(crate) fn is_on() -> bool {
     is_shown() || tracing::enabled!(target: "syncline::events", tracing::Level::DEBUG)
 }
 
-/// When something began, where somebody wants to know.
-pub(crate) fn begin() -> Option<Instant> {
-    is_on().then(clock::now)
-}
-
-/// The microseconds since then.
-fn since(began: Instant) -> u64 {
-    (clock::now() - began).as_micros() as u64
+/// When something began, where somebody wants to know: the log, or scripts at the end.
+pub(crate) fn begin(session: &Session) -> Option<Instant> {
+    let is_timed = session.counted.as_ref().is_some_and(|counted| counted.times_scripts());
+    (is_on() || is_timed).then(clock::now)
 }
 
 /// A script of an event has run, for so many rows where it is for rows.
@@ -54,12 +50,16 @@ pub(crate) fn ran(
     rows: Option<u64>,
     began: Option<Instant>,
 ) {
+    let took = began.map(|began| clock::now() - began);
+    if let (Some(counted), Some(took)) = (&session.counted, took) {
+        counted.ran(event, table, took);
+    }
     if !is_on() {
         return;
     }
     let (remote, version) = (session.remote_id.as_str(), session.script_version.as_str());
     let (transaction, event) = (event.fact().phase.transaction(), event.name());
-    let us = began.map(since);
+    let us = took.map(|took| took.as_micros() as u64);
     line!(remote, version, transaction, event, table, rows, us, "script");
 }
 

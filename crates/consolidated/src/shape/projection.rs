@@ -45,8 +45,14 @@ pub(crate) fn upload<D>(
     };
     let mut applied = apply(&projected)?;
     applied.updates += left_out.empty_rows();
-    // Its positions of tables are not those of the download.
+    // Its positions of tables are not those of the session.
     applied.echo = Echo::default();
+    let of_today = |at: usize| {
+        let name = tables.get(at).map(|table| table.name.as_str());
+        request.session.schema.tables.iter().position(|table| Some(table.name.as_str()) == name)
+    };
+    let unusual = std::mem::take(&mut applied.unusual).into_iter();
+    applied.unusual = unusual.filter_map(|(at, rows)| Some((of_today(at)?, rows))).collect();
     Ok(applied)
 }
 

@@ -80,7 +80,7 @@ pub(super) fn upload(
         applied = attempts::apply(&input, ended, deciding, around)?;
         remote.progress = request.progress;
     } else if let Some(around) = around {
-        around.end_upload(&mut Running(connection))?;
+        around.end_upload(&mut Running(connection), &applied.unusual)?;
     }
     identity::write(connection, session, &remote)?;
     // Nobody else writes meanwhile, so what is stamped later has this time or a later one (DT1).

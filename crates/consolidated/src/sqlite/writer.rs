@@ -29,9 +29,11 @@ use crate::sqlite::event_script::{self, Running};
 use crate::sqlite::tracking::log_table::{SEQUENCE, log_name};
 use crate::sqlite::upload::constraint;
 use crate::sqlite::words::SqliteWords;
+use crate::synchronization::change::UploadedRows;
+use crate::synchronization::withheld::Withholding;
 use crate::synchronization::{
     Acknowledgement, Applied, Begun, DownloadBatch, Ending, FetchRequest, Fetched, Identity,
-    PasswordChange, Session, UploadRequest, Withholding,
+    PasswordChange, Session, UploadRequest,
 };
 use crate::upload::decisions::{Deciding, Decisions};
 use crate::upload::owed_rows::OwedRows;
@@ -240,12 +242,12 @@ impl Writer {
             let mut around = around.filter(|_| request.uploads);
             let session = match around.as_deref_mut() {
                 Some(around) => {
-                    let name = |table: usize| tables[table].published.name.as_str();
-                    around.begin_upload(
-                        &mut Running(&writer.connection),
-                        request.batches,
-                        &name,
-                    )?;
+                    let of = |batch: &UploadedRows<'_>| {
+                        let table = &tables[batch.table];
+                        (table.published.name.as_str(), table.ignores(batch.change))
+                    };
+                    let calls = &mut Running(&writer.connection);
+                    around.begin_upload(calls, request.batches, &of)?;
                     &around.session.clone()
                 }
                 None => request.session,

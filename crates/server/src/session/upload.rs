@@ -161,8 +161,9 @@ impl Exchange<'_> {
     /// How many rows of which tables had a conflict.
     fn by_table(&self, applied: &Applied) -> BTreeMap<String, u64> {
         let tables = &self.session.schema.tables;
-        let counted = applied.conflicts_by_table.iter();
-        counted.filter_map(|(at, rows)| Some((tables.get(*at)?.name.clone(), *rows))).collect()
+        let counted = applied.unusual.iter().map(|(at, rows)| (*at, rows.conflicts()));
+        let met = counted.filter(|(_, rows)| *rows > 0);
+        met.filter_map(|(at, rows)| Some((tables.get(at)?.name.clone(), rows))).collect()
     }
 
     async fn receive_upload(&mut self) -> Result<ReceivedUpload, Failure> {

@@ -319,6 +319,9 @@ pub(super) fn fetch_download(
     frames.append(Message::DownloadEnd(end).to_frame()?)?;
     let begin = Message::DownloadBegin(begin).to_frame()?;
     let (filtered, withheld) = (fetched.filtered, oversize.into_news());
+    if let (Some(counted), Some((withheld, _))) = (&session.counted, &withheld) {
+        counted.withheld(withheld.iter().map(|row| row.table));
+    }
     Ok(FetchedDownload { begin, frames, rows, filtered, continued, session, withheld })
 }
 

@@ -5,7 +5,7 @@ use crate::postgres::catalog::table::Table;
 use crate::postgres::download::owed;
 use crate::postgres::errors::{failed, unreadable};
 use crate::postgres::link::{Call, Link};
-use crate::synchronization::Withholding;
+use crate::synchronization::withheld::Withholding;
 use model::Failure;
 use std::sync::{Arc, LazyLock};
 

@@ -75,6 +75,7 @@ impl Binding {
             acknowledge: false,
             fetched_by_writer: false,
             asks_for_times: false,
+            counted: None,
             passed: Default::default(),
         };
         let deployed = catalog.tables(&session)?.into_iter().next();

@@ -12,6 +12,7 @@ use crate::postgres::upload::record::entries::{Conflict, Entries, PART_BYTES};
 use crate::postgres::upload::stop::{Stop, stopped};
 use crate::postgres::upload::work::Upload;
 use crate::synchronization::change::Change;
+use crate::synchronization::counted::Unusual;
 use crate::synchronization::{Applied, UploadRequest};
 use crate::upload::echo::Echo;
 use crate::upload::owed_rows::OwedRows;
@@ -75,12 +76,18 @@ impl UploadRecord {
 
     pub(in crate::postgres) fn reject(
         &mut self,
-        row: &RowId,
+        (row, change): (&RowId, Change),
         reason: Reason,
     ) -> Result<(), Failure> {
         self.applied.rejected += 1;
+        self.unusual(row.0).rejected[change as usize] += 1;
         let message = readable::message(reason.message);
         self.owed.reject(row, Reason { message, ..reason })
+    }
+
+    /// What is counted of a table.
+    pub(in crate::postgres) fn unusual(&mut self, table: usize) -> &mut Unusual {
+        self.applied.unusual.entry(table).or_default()
     }
 
     /// Owes the uploaded rows that come with other claims than the remote was sent the table with:
@@ -125,7 +132,7 @@ impl UploadRecord {
         result: Option<&[u8]>,
     ) {
         self.applied.conflicts += 1;
-        *self.applied.conflicts_by_table.entry(table).or_default() += 1;
+        self.unusual(table).conflicts[row.change as usize] += 1;
         let mut old = Vec::with_capacity(row.bytes.len());
         row.old.iter().for_each(|value| write_value(&mut old, *value));
         let told = |image: &[u8]| readable::row(published, image);

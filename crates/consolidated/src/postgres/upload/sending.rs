@@ -201,7 +201,8 @@ impl<'l, 'a> Sending<'l, 'a> {
         let parcel = &mut self.filling[at];
         let published = &table.deployed.published;
         if let Err(reason) = parcel.batch.add(row) {
-            return Ok(self.record.reject(&row.key(published, position), reason)?);
+            let id = row.key(published, position);
+            return Ok(self.record.reject((&id, row.change), reason)?);
         }
         parcel.numbers.push(number);
         if parcel.batch.statement.own.is_some()

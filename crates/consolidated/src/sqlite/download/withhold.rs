@@ -4,7 +4,7 @@ use crate::administration::readable;
 use crate::sqlite::details::CatalogTable;
 use crate::sqlite::errors::failed;
 use crate::sqlite::identity;
-use crate::synchronization::Withholding;
+use crate::synchronization::withheld::Withholding;
 use model::Failure;
 use rusqlite::{Connection, params};
 use std::sync::Arc;

@@ -233,7 +233,8 @@ fn judge(attempt: &mut Attempt<'_>, around: Option<&mut Around>) -> Result<Optio
         }
     }
     if let Some(around) = around {
-        let end = || around.end_upload(&mut Running(input.connection));
+        let unusual = &attempt.record.applied.unusual;
+        let end = || around.end_upload(&mut Running(input.connection), unusual);
         constraint::with_references(input.connection, end)?;
     }
     // Elsewhere rows are stored as they were sent.

@@ -154,7 +154,7 @@ fn dispute(
     let lost = loses(turn.row, (again, &id), (now, result), rule)?;
     match (agrees(turn.row, result), lost) {
         (true, _) => record.echo_shared(turn),
-        (false, Some(reason)) => record.reject(turn, reason)?,
+        (false, Some(reason)) => record.reject_loser(turn, reason)?,
         (false, None) => record.owed.owe(&id)?,
     }
     Ok(RowOutcome::Done)

@@ -173,6 +173,7 @@ mod tests {
             acknowledge: false,
             fetched_by_writer: false,
             asks_for_times: false,
+            counted: None,
             passed: Default::default(),
         };
         let mut alone = Vec::new();

@@ -12,6 +12,7 @@ use crate::sqlite::download::watermark::Logs;
 use crate::sqlite::errors::failed;
 use crate::synchronization::Applied;
 use crate::synchronization::change::Change;
+use crate::synchronization::counted::Unusual;
 use crate::upload::echo::Echo;
 use crate::upload::owed_rows::OwedRows;
 use crate::upload::reason::Reason;
@@ -93,8 +94,19 @@ impl<'a> Record<'a> {
 
     pub(super) fn reject(&mut self, turn: Turn<'_>, reason: Reason) -> Result<(), Failure> {
         self.applied.rejected += 1;
+        self.unusual(turn).rejected[turn.row.change as usize] += 1;
         let message = readable::message(reason.message);
         self.owed.reject(&turn.id(), Reason { message, ..reason })
+    }
+
+    /// Rejects a row of which a conflict was counted.
+    pub(super) fn reject_loser(&mut self, turn: Turn<'_>, reason: Reason) -> Result<(), Failure> {
+        self.unusual(turn).lost[turn.row.change as usize] += 1;
+        self.reject(turn, reason)
+    }
+
+    fn unusual(&mut self, turn: Turn<'_>) -> &mut Unusual {
+        self.applied.unusual.entry(turn.position).or_default()
     }
 
     /// Counts a conflict and records it with its rows, so that people can look at them later.
@@ -105,7 +117,7 @@ impl<'a> Record<'a> {
         images: Images<'_>,
     ) -> Result<(), Failure> {
         self.applied.conflicts += 1;
-        *self.applied.conflicts_by_table.entry(turn.position).or_default() += 1;
+        self.unusual(turn).conflicts[turn.row.change as usize] += 1;
         let noting = failed("note a conflict");
         let conflicts = match &mut self.conflicts {
             Some(conflicts) => conflicts,

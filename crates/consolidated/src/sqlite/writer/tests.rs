@@ -67,6 +67,7 @@ impl Site {
             acknowledge: false,
             fetched_by_writer: false,
             asks_for_times: false,
+            counted: None,
             passed: Default::default(),
         };
         let identity = Identity {

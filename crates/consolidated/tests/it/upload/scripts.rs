@@ -8,3 +8,4 @@ mod faults;
 mod own;
 mod own_postgres;
 mod sessions;
+mod statistics;

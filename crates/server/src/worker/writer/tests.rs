@@ -127,6 +127,7 @@ fn fetch() -> Fetch {
         fetched_by_writer: true,
         asks_for_times: false,
         by_scripts: Default::default(),
+        counted: None,
         publications: Default::default(),
         ends: false,
         is_session: false,

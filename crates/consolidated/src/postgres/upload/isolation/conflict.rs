@@ -216,7 +216,10 @@ fn settle(isolation: &mut Isolation<'_, '_>, group: Group, now: &Images) -> Resu
         let lost = loses(&row, (again, &id), (now, result), rule)?;
         match (agrees(&row, result), lost) {
             (true, _) => isolation.echo(table, change, std::slice::from_ref(bytes))?,
-            (false, Some(reason)) => isolation.reject(table, change, bytes, reason)?,
+            (false, Some(reason)) => {
+                isolation.record.unusual(table).lost[change as usize] += 1;
+                isolation.reject(table, change, bytes, reason)?;
+            }
             (false, None) => isolation.owe(table, change, bytes)?,
         }
     }

@@ -155,7 +155,7 @@ impl Isolation<'_, '_> {
         reason: Reason,
     ) -> Result<(), Failure> {
         let id = self.sent_id(table, change, bytes)?;
-        self.record.reject(&id, reason)
+        self.record.reject((&id, change), reason)
     }
 
     /// The remote must be sent the row, whatever it is then.
