@@ -14,3 +14,4 @@ mod refresh;
 mod rejects;
 mod row_faults;
 mod sessions;
+mod statistics;
