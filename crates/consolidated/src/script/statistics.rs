@@ -132,7 +132,7 @@ pub(super) fn of_synchronization(counts: &Counts, tables: u64) -> ToldValues {
         (Told::Errors, counts.errors.values().sum()),
         (Told::Deadlocks, counts.upload_deadlocks + counts.download_deadlocks),
         (Told::SynchronizedTables, tables),
-        // A connection that is lost fails its synchronization.
+        // Connections are replaced between transactions, and nobody counts that.
         (Told::ConnectionRetries, 0),
     ])
 }
