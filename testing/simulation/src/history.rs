@@ -3,6 +3,7 @@
 //! A history is plain data. It knows nothing of what comes of it, so it can be shortened: a step
 //! that makes no sense where it comes is nothing.
 
+mod around;
 mod cell;
 mod draw;
 mod fleet;
@@ -15,11 +16,12 @@ mod step;
 mod story;
 mod write;
 
+pub use around::{Around, PAIRS};
 pub use cell::{Cell, Token};
 pub use fleet::{CENTER, REMOTES, REMOTES_MAX, USERS, claims, places};
 pub use model::{Direction, Model, Rows, Rule, Section};
 pub use own::{Cursor, Deletes, Own};
-pub use schema::{Column, Kind, MEMBER, Reference, Role, Schema, Table};
+pub use schema::{Column, Kind, LOG, MEMBER, Reference, Role, Schema, Table};
 pub use selection::{Selection, Simplification, read_steps};
 pub use step::{Fault, KINDS, Mode, Place, Step, Trouble};
 pub use write::Write;
@@ -35,6 +37,9 @@ const CUTS_FROM: u64 = 600_000;
 
 /// From this seed on two of three have scripts of the user's own.
 pub const OWN_FROM: u64 = 800_000;
+
+/// From this seed on there are scripts around rows too, which write.
+pub const AROUND_FROM: u64 = 1_000_000;
 
 /// Whether programs at remotes write without a check of foreign keys, which is how SQLite begins.
 pub fn is_unchecked(seed: u64) -> bool {
@@ -72,7 +77,8 @@ impl History {
     /// The history of this seed.
     pub fn draw(seed: u64, length: Length) -> History {
         let mut chance = Chance::from_seed(seed);
-        let schema = Schema::draw(&mut chance);
+        let mut schema = Schema::draw(&mut chance);
+        schema.has_log = seed >= AROUND_FROM;
         let model = Model::draw(&schema, &mut chance);
         let mut draw = Draw {
             schema: &schema,
@@ -95,7 +101,11 @@ impl History {
             _ => None,
         });
         if seed >= OWN_FROM {
-            Model::draw_own(seed, &schema, std::iter::once(&mut model).chain(later));
+            let mut models: Vec<&mut Model> = std::iter::once(&mut model).chain(later).collect();
+            Model::draw_own(seed, &schema, &mut models);
+            if schema.has_log {
+                Model::draw_around(seed, &schema, &mut models);
+            }
         }
         History { seed, model, steps, schema }
     }

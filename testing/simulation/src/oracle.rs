@@ -16,9 +16,10 @@ pub use image::{CenterImage, Look, Note, RemoteImage, Row};
 pub use verdict::{Verdict, Violation};
 
 use crate::history::{
-    CENTER, History, Mode, Model, Place, REMOTES, Schema, Step, Token, USERS, is_unchecked,
+    CENTER, History, Mode, Model, PAIRS, Place, REMOTES, Schema, Step, Token, USERS, is_unchecked,
 };
 use crate::world::Outcome;
+use consolidated::Event;
 use known::{Known, says};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -162,6 +163,7 @@ impl Oracle {
             _ if matches!(outcome, Outcome::Synchronized(_)) => step.synchronizes(),
             _ => None,
         };
+        whole(&look.center)?;
         sound(has_downloaded, look)
     }
 
@@ -295,6 +297,24 @@ fn sound(has_downloaded: Option<usize>, look: &Look) -> Verdict {
         ensure(problems.is_empty(), "S4, a remote is sound", || {
             format!("remote {number}: {}", problems.join("\n"))
         })?;
+    }
+    Ok(())
+}
+
+/// Of the scripts of one transaction around rows all have left something, or none has.
+fn whole(center: &CenterImage) -> Verdict {
+    let written = |event: Event, place: &str| {
+        let key = (event.name().to_owned(), place.to_owned());
+        center.log.get(&key).copied().unwrap_or_default()
+    };
+    let places: BTreeSet<&str> = center.log.keys().map(|(_, place)| place.as_str()).collect();
+    for place in places {
+        for (begin, end) in PAIRS {
+            let (begun, ended) = (written(begin, place), written(end, place));
+            ensure(begun == ended, "scripts around rows, all or none", || {
+                format!("`{place}`: {begun} times {begin}, {ended} times {end}")
+            })?;
+        }
     }
     Ok(())
 }

@@ -2,11 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use consolidated::Event;
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use simulation::history::{
-    CENTER, Cell, Column, Direction, Fault, History, Kind, Mode, Model, Role, Rows, Rule, Schema,
-    Section, Step, Table, Token, Write,
+    Around, CENTER, Cell, Column, Direction, Fault, History, Kind, Mode, Model, Role, Rows, Rule,
+    Schema, Section, Step, Table, Token, Write,
 };
 use simulation::oracle::Violation;
 use simulation::run::{Counts, Run};
@@ -100,11 +101,13 @@ fn history(steps: Vec<Step>) -> History {
         may_leave: false,
         left_out: None,
     };
-    let schema = Schema { tables: vec![table] };
+    let schema = Schema { tables: vec![table], has_log: true };
+    let events = vec![(None, Event::BeginUpload), (None, Event::EndUpload)];
+    let around = Around { events, ..Around::default() };
     History {
         seed: 1,
         schema,
-        model: Model { sections: vec![Some(section)], own: Vec::new() },
+        model: Model { sections: vec![Some(section)], own: Vec::new(), around },
         steps,
     }
 }
@@ -280,4 +283,11 @@ fn a_wrong_winner_is_found() {
     let wrong = "UPDATE t0 SET v0 = 'w11000012' WHERE k0 = 1";
     let both = [Damage::Center(wrong), Damage::Remote(1, wrong)];
     check(&steps, &both, "S5, the rule decides");
+}
+
+#[test]
+fn a_half_of_the_scripts_of_a_transaction_is_found() {
+    let steps = [at(0, vec![update(0, 1)]), synchronize(0)];
+    let half = "DELETE FROM script_log WHERE event = 'end_upload'";
+    check(&steps, &[Damage::Center(half)], "scripts around rows, all or none");
 }

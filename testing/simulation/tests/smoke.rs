@@ -1,7 +1,7 @@
 //! Some histories, the same in every run.
 
 use harness::full;
-use simulation::history::{History, Length, OWN_FROM};
+use simulation::history::{AROUND_FROM, History, Length, OWN_FROM};
 use simulation::run::{Counts, find};
 use simulation::simulated::Simulated;
 use simulation::world::World;
@@ -20,7 +20,8 @@ const LENGTH: Length = Length { rounds: 2, steps: 40 };
 fn whatever_happens_in_a_history_all_databases_are_right() {
     let mut counts = Counts::default();
     let (seeds, own_seeds) = if full() { (SEEDS_FULL, SEEDS_FULL) } else { (SEEDS, OWN_SEEDS) };
-    for seed in (1..=seeds).chain(OWN_FROM + 1..=OWN_FROM + own_seeds) {
+    let own = [OWN_FROM, AROUND_FROM].into_iter().flat_map(|from| from + 1..=from + own_seeds);
+    for seed in (1..=seeds).chain(own) {
         let history = History::draw(seed, LENGTH);
         let mut story = Vec::new();
         let mut tell = |words: String| story.push(words);

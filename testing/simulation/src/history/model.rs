@@ -1,5 +1,6 @@
 //! Random sync models: what is published, to whom, and who wins.
 
+use super::around::Around;
 use super::own::{Cursor, Own};
 use super::schema::{Kind, Role, Schema, Table};
 use harness::Chance;
@@ -11,6 +12,8 @@ pub struct Model {
     pub sections: Vec<Option<Section>>,
     /// In the same order; those that are missing have none.
     pub own: Vec<Own>,
+    /// Around rows.
+    pub around: Around,
 }
 
 /// How one table is published.
@@ -73,7 +76,8 @@ impl Model {
     /// A model by chance.
     pub fn draw(schema: &Schema, chance: &mut Chance) -> Model {
         let sections = schema.tables.iter().map(|table| Some(Section::draw(table, chance)));
-        Model { sections: sections.collect(), own: Vec::new() }.possible(schema)
+        let (own, around) = (Vec::new(), Around::default());
+        Model { sections: sections.collect(), own, around }.possible(schema)
     }
 
     /// The same with something changed.
@@ -168,6 +172,13 @@ impl Model {
     /// The text of the model file.
     pub fn toml(&self, schema: &Schema) -> String {
         let mut toml = "script_version = \"v1\"\n".to_owned();
+        if self.around != Around::default() {
+            // The events are for people.
+            let Around { events, session, handles, reports } = &self.around;
+            toml.push_str(&format!(
+                "session = {session}\n# {events:?}, handles {handles}, reports {reports}\n"
+            ));
+        }
         for (at, (table, section)) in schema.tables.iter().zip(&self.sections).enumerate() {
             if let Some(section) = section {
                 toml.push_str(&section.toml(table, schema));

@@ -6,6 +6,8 @@ use std::fmt::Write;
 
 /// The table that says who has which places. It is not published.
 pub const MEMBER: &str = "member";
+/// The table into which scripts around rows write. It is not published.
+pub const LOG: &str = "script_log";
 /// Values of one key column, few enough that writers meet.
 pub(super) const KEYS: u64 = 5;
 /// Values of a unique column.
@@ -112,6 +114,8 @@ pub struct Table {
 pub struct Schema {
     /// Parents come before children.
     pub tables: Vec<Table>,
+    /// There is a table into which scripts write.
+    pub has_log: bool,
 }
 
 impl Schema {
@@ -123,7 +127,7 @@ impl Schema {
             let table = Table::draw(number, &tables, chance);
             tables.push(table);
         }
-        Schema { tables }
+        Schema { tables, has_log: false }
     }
 
     /// The SQL that makes the tables.
@@ -132,6 +136,9 @@ impl Schema {
             "CREATE TABLE {MEMBER} (person INTEGER, project INTEGER,
              PRIMARY KEY (person, project));\n"
         );
+        if self.has_log {
+            let _ = writeln!(sql, "CREATE TABLE {LOG} (event TEXT, place TEXT, remote TEXT);");
+        }
         for table in self.tables.iter().filter(|table| !table.is_gone()) {
             sql.push_str(&self.create_table(table));
         }

@@ -1,22 +1,21 @@
 //! The texts of the scripts that the owner of the center writes.
 
-use super::model::{Model, Rows};
+use super::around::Around;
+use super::model::{Direction, Model, Rows};
 use super::own::{Cursor, Deletes, Own};
-use super::schema::{MEMBER, Schema, Table};
+use super::schema::{LOG, MEMBER, Schema, Table};
 use consolidated::{Administration, Event, PlannedScripts, ScriptFile, SyncModel};
 use harness::Chance;
 use model::Failure;
 
 /// The own scripts follow from the seed with these bits changed: nothing else is drawn from them.
 const OTHER: u64 = 0x6f_77_6e;
+/// The same of those around rows.
+const AROUND: u64 = 0x61_72_6f;
 
 impl Model {
     /// The scripts of the models of a history, which change with some of them.
-    pub(super) fn draw_own<'a>(
-        seed: u64,
-        schema: &Schema,
-        models: impl Iterator<Item = &'a mut Model>,
-    ) {
+    pub(super) fn draw_own(seed: u64, schema: &Schema, models: &mut [&mut Model]) {
         if seed.is_multiple_of(3) {
             return;
         }
@@ -25,10 +24,22 @@ impl Model {
         let mut own: Vec<Own> = (0..count).map(|at| Own::draw(schema, at, &mut chance)).collect();
         for model in models {
             model.own.clone_from(&own);
-            *model = model.clone().possible(schema);
+            **model = model.clone().possible(schema);
             if chance.below(2) == 0 {
                 let at = chance.below(count as u64) as usize;
                 own[at] = Own::draw(schema, at, &mut chance);
+            }
+        }
+    }
+
+    /// The same of scripts around rows.
+    pub(super) fn draw_around(seed: u64, schema: &Schema, models: &mut [&mut Model]) {
+        let mut chance = Chance::from_seed(seed ^ AROUND);
+        let mut around = Around::draw(schema, &mut chance);
+        for model in models {
+            model.around.clone_from(&around);
+            if chance.below(2) == 0 {
+                around = Around::draw(schema, &mut chance);
             }
         }
     }
@@ -40,6 +51,7 @@ impl Model {
             let planned = admin.planned_scripts(std::slice::from_ref(&model))?;
             model.own_scripts.extend(self.files(schema, &planned));
         }
+        model.own_scripts.extend(self.files_around(schema));
         admin.deploy(&[model], false)?;
         Ok(())
     }
@@ -64,6 +76,43 @@ impl Model {
             }
         }
         files
+    }
+
+    /// The files with scripts around rows.
+    fn files_around(&self, schema: &Schema) -> Vec<((String, Event), ScriptFile)> {
+        let mut files = Vec::new();
+        let mut add = |table: &str, event: Event, text: String| {
+            let name = format!("{table}/{event}.sql");
+            files.push(((table.to_owned(), event), ScriptFile { name, text, for_all: false }));
+        };
+        let writes = |table: &str, event: Event| {
+            format!("INSERT INTO {LOG} VALUES ('{event}', '{table}', {{s.remote_id}})")
+        };
+        for (place, event) in &self.around.events {
+            let table = match place {
+                None => "",
+                Some(at) if self.has_event(*at, *event) => &schema.tables[*at].name,
+                Some(_) => continue,
+            };
+            add(table, *event, writes(table, *event));
+        }
+        if self.around.handles {
+            add("", Event::HandleError, "SELECT 1000 AS action_code".to_owned());
+        }
+        if self.around.reports {
+            add("", Event::ReportError, writes("", Event::ReportError));
+        }
+        files
+    }
+
+    /// Whether a table, as it is published, has such an event.
+    fn has_event(&self, table: usize, event: Event) -> bool {
+        let Some(section) = &self.sections[table] else { return false };
+        match section.direction {
+            Direction::Both => true,
+            Direction::Down => !event.name().contains("upload"),
+            Direction::Up => !event.name().contains("download"),
+        }
     }
 
     fn text(&self, table: &Table, at: usize, event: Event, generated: &str) -> Option<String> {

@@ -1,6 +1,7 @@
 //! A part of a history, in a simpler schema: what is left of one that has found something.
 
 use super::History;
+use super::around::Around;
 use super::model::{Model, Rule, Section};
 use super::own::Own;
 use super::schema::Role;
@@ -38,6 +39,8 @@ pub enum Simplification {
     Rule(usize),
     /// Scripts of the user's own: `t1.own`.
     Own(usize),
+    /// All scripts around rows: `around`.
+    Around,
 }
 
 impl History {
@@ -45,6 +48,9 @@ impl History {
     pub fn simplifications(&self) -> Vec<Simplification> {
         let mut all = Vec::new();
         let tables = 0..self.schema.tables.len();
+        if self.schema.has_log {
+            all.push(Simplification::Around);
+        }
         all.extend(tables.clone().rev().map(Simplification::Table));
         for table in tables {
             let references = 0..self.schema.tables[table].references.len();
@@ -119,6 +125,9 @@ impl History {
             Simplification::Own(at) => self.in_all_models(|model| {
                 model.own.get_mut(at).into_iter().for_each(|own| *own = Own::default());
             }),
+            Simplification::Around => {
+                self.in_all_models(|model| model.around = Around::default());
+            }
         }
     }
 
@@ -162,6 +171,7 @@ impl fmt::Display for Simplification {
             Simplification::Rows(at) => write!(f, "t{at}.rows"),
             Simplification::Rule(at) => write!(f, "t{at}.rule"),
             Simplification::Own(at) => write!(f, "t{at}.own"),
+            Simplification::Around => write!(f, "around"),
         }
     }
 }
@@ -171,6 +181,9 @@ impl FromStr for Simplification {
 
     fn from_str(text: &str) -> Result<Simplification, String> {
         let unknown = || format!("`{text}` is no part of a schema");
+        if text == "around" {
+            return Ok(Simplification::Around);
+        }
         let (table, what) = text.split_once('.').map_or((text, None), |(a, b)| (a, Some(b)));
         let at = table.strip_prefix('t').ok_or_else(unknown)?;
         let at: usize = at.parse().map_err(|_| unknown())?;

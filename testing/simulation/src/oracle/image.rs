@@ -1,6 +1,6 @@
 //! What lies in the databases, read by plain SQL.
 
-use crate::history::{Cell, MEMBER, Role, Schema, Table, Token};
+use crate::history::{Cell, LOG, MEMBER, Role, Schema, Table, Token};
 use crate::world::World;
 use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,6 +37,8 @@ pub struct CenterImage {
     pub conflicts: Vec<Note>,
     /// The record of rejects.
     pub rejects: Vec<Note>,
+    /// How often which event has written for which table, or for none.
+    pub log: BTreeMap<(String, String), i64>,
     /// Numbers that never go back, by remote ID.
     pub counters: BTreeMap<String, Vec<i64>>,
     /// What SQLite finds wrong.
@@ -139,6 +141,9 @@ impl fmt::Display for Look {
         for (number, rows) in self.center.tables.iter().enumerate() {
             show(f, number, rows)?;
         }
+        for ((event, place), times) in &self.center.log {
+            writeln!(f, "  {event} {place} has written {times} times")?;
+        }
         show_notes(f, "conflict", &self.center.conflicts)?;
         show_notes(f, "reject", &self.center.rejects)?;
         for (remote, image) in self.remotes.iter().enumerate() {
@@ -167,6 +172,8 @@ impl CenterImage {
         };
         let counters =
             all(connection, "SELECT remote_id, progress, counter, epoch FROM syncline_remote");
+        let written = format!("SELECT event, place, count(*) FROM {LOG} GROUP BY event, place");
+        let written = if schema.has_log { all(connection, &written) } else { Vec::new() };
         let tables: Vec<BTreeSet<Row>> = tables.collect();
         CenterImage {
             tokens: center_tokens(&tables),
@@ -184,6 +191,10 @@ impl CenterImage {
                      concat_ws(' ', operation, row_key, row_content, message)
                  FROM syncline_reject",
             ),
+            log: written
+                .iter()
+                .map(|row| ((text(&row[0]), text(&row[1])), number(&row[2])))
+                .collect(),
             counters: counters
                 .iter()
                 .map(|row| (text(&row[0]), row[1..].iter().map(number).collect()))
