@@ -70,8 +70,8 @@ impl Secrets {
     }
 }
 
-/// Whether it stands somewhere in the text with no letter and no digit beside it. A short value such
-/// as 7 is a part of many words.
+/// Whether it stands somewhere in the text with no letter and no digit beside it. A short value
+/// such as 7 is a part of many words.
 fn is_word_of(secret: &str, text: &str) -> bool {
     let stands_alone = |at: usize| {
         let before = text[..at].chars().next_back();

@@ -165,35 +165,36 @@ fn scripts_generate_and_modify_the_time_that_is_handed_out() {
 // What was committed before stays, and the remote keeps the time that it has.
 #[test]
 fn what_is_no_time_fails_and_is_told() {
+    const WRONG: [&str; 4] = ["tomorrow or so", "99999-01-01 00:00:00", "-infinity", "1"];
     Backend::each(|backend| {
+        let (mut center, mut remote) = ready(backend, &[]);
+        let mut rows = 2;
         for (event, name) in [
             (GenerateNextLastDownloadTimestamp, "next_last_download"),
             (ModifyLastDownloadTimestamp, "last_download"),
             (ModifyNextLastDownloadTimestamp, "next_last_download"),
         ] {
-            for wrong in ["tomorrow or so", "99999-01-01 00:00:00", "-infinity", "1"] {
-                let script = format!("SELECT '{wrong}' AS {name}");
-                let (mut center, mut remote) = ready(backend, &[(event, script)]);
-                let new = Upload::Insert("other", vec![int(3), text("new")]);
+            let cases: String =
+                (0..).zip(WRONG).map(|(at, wrong)| format!(" WHEN {at} THEN '{wrong}'")).collect();
+            let which = "(SELECT count(*) FROM other) % 4";
+            deploy(&mut center, &[(event, format!("SELECT CASE {which}{cases} END AS {name}"))]);
+            for _ in WRONG {
+                rows += 1;
+                let new = Upload::Insert("other", vec![int(rows), text("new")]);
                 let applied = center.upload(&mut remote, &[new]).unwrap();
                 let stopped = match &applied.stopped {
                     Some(stopped) => stopped.full_message(),
                     None => center.try_download(&mut remote, &applied).unwrap_err().full_message(),
                 };
+                let wrong = WRONG[rows as usize % 4];
                 let place = format!("scripts/v1/{event}.sql:1:1: it returns \"{wrong}\" as {name}");
                 assert!(stopped.contains(&place), "{stopped}");
-                assert_eq!(center.value("SELECT count(*) FROM other"), int(3));
+                assert_eq!(center.value("SELECT count(*) FROM other"), int(rows));
             }
-            let nothing = "SELECT 1 AS other".to_owned();
-            let failure =
-                center_of(backend).deploy_own(MODEL, &[("", event, &nothing)]).unwrap_err();
-            assert_eq!(failure.code(), Code::ScriptInvalid);
+            let nothing = [("", event, "SELECT 1 AS other")];
+            assert_eq!(center.deploy_own(MODEL, &nothing).unwrap_err().code(), Code::ScriptInvalid);
         }
     });
-}
-
-fn center_of(backend: Backend) -> Center {
-    Center::on(backend, &schema(backend), MODEL)
 }
 
 // A procedure, and a column without time zone, which is UTC.
