@@ -79,12 +79,12 @@ fn parameters<'p>(values: &'p [Vec<Value<'_>>]) -> Vec<Vec<&'p (dyn ToSql + Sync
     values.iter().map(|values| as_parameters(values)).collect()
 }
 
-/// A date and time as the database sends it, in microseconds since 1970.
-struct Moment(Time);
+/// A date and time as the database sends it, in microseconds since 2000.
+struct Moment(i64);
 
 impl<'a> FromSql<'a> for Moment {
     fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Moment, Box<dyn Error + Sync + Send>> {
-        Ok(Moment(datetime::since_1970(i64::from_be_bytes(raw.try_into()?))))
+        Ok(Moment(i64::from_be_bytes(raw.try_into()?)))
     }
 
     fn accepts(type_: &Type) -> bool {
@@ -159,7 +159,8 @@ impl Calls for Running<'_> {
     fn moment(&mut self, text: &str) -> Result<Option<Time>, Failure> {
         let has_offset = text.get(10..).is_some_and(|it| it.contains(['Z', '+', '-']));
         let read = datetime::read_timestamp(text.as_bytes(), true).ok();
-        Ok(read.filter(|_| has_offset || self.zone.is_none()))
+        let read = read.filter(|_| has_offset || self.zone.is_none());
+        Ok(read.map(datetime::since_1970))
     }
 }
 

@@ -68,7 +68,8 @@ fn of_day(micros: i64) -> [u8; 15] {
     text
 }
 
-/// The microseconds since 1970 of PostgreSQL's, which count from 2000. What is infinite stays so.
+/// The microseconds since 1970 of those since 2000, in which this file and the database count. What
+/// is infinite stays so.
 pub(in crate::postgres) fn since_1970(micros: i64) -> i64 {
     match micros {
         i64::MAX | i64::MIN => micros,

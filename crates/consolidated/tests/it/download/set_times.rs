@@ -30,6 +30,12 @@ fn moment(backend: Backend, moment: &str) -> String {
     format!("{}'{moment}'", backend.pick("", "timestamptz "))
 }
 
+/// The same in ways that mean it too.
+fn spellings(backend: Backend, at: &str) -> Vec<String> {
+    let text = [format!("'{at}'"), format!("'{at}Z'"), format!("'{at}+00:00'")];
+    text.into_iter().chain([moment(backend, at)]).collect()
+}
+
 /// `{s.…}` as text.
 fn told(backend: Backend, name: &str) -> String {
     let written = format!("to_char({{s.{name}}} AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS')");
@@ -159,6 +165,34 @@ fn scripts_generate_and_modify_the_time_that_is_handed_out() {
         );
         center.synchronize(&mut remote, &[]);
         assert_eq!(came(&center.synchronize(&mut remote, &[]).1), [""; 0]);
+    });
+}
+
+// The value is told to the next synchronization as it was set.
+#[test]
+fn a_time_is_the_same_in_every_spelling() {
+    Backend::each(|backend| {
+        let at = "2023-06-01 10:00:00";
+        let (mut center, mut remote) = ready(backend, &[]);
+        let told = told(backend, "last_download");
+        for spelled in spellings(backend, at) {
+            let next = format!("SELECT {spelled} AS next_last_download");
+            let noted = format!("INSERT INTO told SELECT 1, {told} || ' ' || {{u.at}}");
+            let sets = format!("SELECT {spelled} AS u_at");
+            deploy(
+                &mut center,
+                &[
+                    (GenerateNextLastDownloadTimestamp, next),
+                    (Event::BeginSynchronization, sets),
+                    (PrepareForDownload, noted),
+                ],
+            );
+            center.synchronize(&mut remote, &[]);
+            center.foreign("DELETE FROM told");
+            center.synchronize(&mut remote, &[]);
+            let told = center.list("SELECT words AS v FROM told");
+            assert!(told.starts_with(&format!("{at} {at}")), "{spelled}: {told}");
+        }
     });
 }
 
