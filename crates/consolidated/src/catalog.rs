@@ -221,6 +221,11 @@ impl<D> Catalog<D> {
         found.map(|found| found.scripts.clone()).unwrap_or_default()
     }
 
+    /// The failure without what scripts were given in proof of the user.
+    pub(crate) fn hide(&self, session: &Session, failure: Failure) -> Failure {
+        self.version_scripts(&session.script_version).secrets(session).hide(failure)
+    }
+
     /// The scripts that decide whether the user of a session may synchronize.
     pub(crate) fn authenticating(&self, session: &Session) -> Result<Arc<VersionScripts>, Failure> {
         Ok(self.version_of(session)?.scripts.clone())

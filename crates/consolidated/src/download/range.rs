@@ -241,18 +241,17 @@ fn hand_out_times<M: Moment>(
     (tables, session): (&[Arc<M::Table>], &Session),
     ranges: &mut [DownloadRange<M::Point, M::Since>],
 ) {
-    let is_sent = |range: &DownloadRange<_, _>| range.mode != DownloadedTable::None;
     let asks = |table: &Arc<M::Table>| own::ask_for_times(table.scripts());
     if !session.asks_for_times && !tables.iter().any(asks) {
-        let sent = ranges.iter_mut().filter(|range| is_sent(range));
+        let sent = ranges.iter_mut().filter(|range| range.is_sent());
         return sent.for_each(|range| range.until.time = None);
     }
-    let held = ranges.iter().filter(|range| is_sent(range)).map(|range| range.until.time);
+    let held = ranges.iter().filter(|range| range.is_sent()).map(|range| range.until.time);
     let Times { oldest, .. } = Times::oldest_of(held);
     for range in ranges {
         // Scripts of a table that is not sent may ask too.
         range.times.oldest = oldest;
-        if is_sent(range) {
+        if range.is_sent() {
             range.times.table = range.until.time.unwrap_or(NEVER);
             let next = session.by_scripts.next_last_download.or(moment.time());
             range.until.time = next.or(range.until.time);
@@ -272,7 +271,7 @@ fn resumable<M: Moment>(
     // Rows that are asked for once may come behind all positions, and not a second time.
     let is_wanted = request.wanted.iter().any(|(table, _)| *table == position);
     let can_be = resuming.is_offered
-        && range.mode != DownloadedTable::None
+        && range.is_sent()
         && !is_wanted
         && !table.is_sent_afresh()
         && table.has_generated_cursors();
@@ -343,9 +342,14 @@ impl<P, S> DownloadRange<P, S> {
         }
     }
 
+    /// Whether anything of the table may be sent.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.mode != DownloadedTable::None
+    }
+
     /// Whether the cursor of rows runs, and what is owed is sent.
     pub(crate) fn sends_rows(&self) -> bool {
-        self.mode != DownloadedTable::None && self.rows != Origin::Ignored
+        self.is_sent() && self.rows != Origin::Ignored
     }
 
     /// Whether the remote is told how far the rows of the table have been sent.
@@ -373,13 +377,13 @@ impl<P: Point, S> Ranges<P, S> {
 
     /// The time that is handed out, the oldest of all tables; none where that is not known.
     pub(crate) fn next_time(&self) -> Option<Time> {
-        let sent = self.tables.iter().filter(|range| range.mode != DownloadedTable::None);
+        let sent = self.tables.iter().filter(|range| range.is_sent());
         sent.map(|range| range.until.time).min().flatten()
     }
 
     /// Hands out another time with all tables that are sent, if scripts say so.
     pub(crate) fn hand_out(&mut self, by_scripts: &ByScripts) {
-        let sent = self.tables.iter_mut().filter(|range| range.mode != DownloadedTable::None);
+        let sent = self.tables.iter_mut().filter(|range| range.is_sent());
         sent.for_each(|it| it.until.time = by_scripts.next_last_download.or(it.until.time));
     }
 

@@ -27,9 +27,7 @@ impl Times {
         let oldest = held.map(|time| time.unwrap_or(NEVER)).min().unwrap_or(NEVER);
         Times { table: NEVER, oldest }
     }
-}
 
-impl Times {
     /// The same where scripts want what was stamped since a moment to be sent again.
     pub(crate) fn not_after(self, moment: Option<Time>) -> Times {
         let earlier = |time: Time| moment.map_or(time, |moment| time.min(moment));

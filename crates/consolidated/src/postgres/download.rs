@@ -306,7 +306,7 @@ pub(super) fn fetch(
     let cursors = plan(search, &windows, &owed, &first)?;
     if let Some(scripted) = &mut scripted {
         let parts: Vec<Part> = cursors.iter().map(|cursor| cursor.part).collect();
-        let sent = (0..ranges.len()).filter(|at| ranges[*at].mode != DownloadedTable::None);
+        let sent = (0..ranges.len()).filter(|at| ranges[*at].is_sent());
         scripted.place(&parts, sent);
     }
     let download = Download::new(tables, owed, request, sink);
@@ -379,9 +379,9 @@ fn plan<'a>(
 ) -> Result<Vec<Cursor<'a>>, Failure> {
     let Search { tables, ranges, request, departures, own_upload } = search;
     let mut cursors = Vec::new();
-    let last = ranges.iter().rposition(|range| range.mode != DownloadedTable::None);
+    let last = ranges.iter().rposition(DownloadRange::is_sent);
     for (position, (table, range)) in tables.iter().zip(ranges).enumerate() {
-        if range.mode == DownloadedTable::None {
+        if !range.is_sent() {
             continue;
         }
         let refreshed = range.mode == DownloadedTable::Refresh;

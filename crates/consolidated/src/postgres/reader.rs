@@ -137,9 +137,6 @@ impl crate::connection::Reader for Reader {
         request: &FetchRequest<'_>,
         sink: &mut dyn FnMut(DownloadBatch) -> Result<(), Failure>,
     ) -> Result<Fetched, Failure> {
-        let session = request.session;
-        let scripts = self.catalog.deployed.version_scripts(&session.script_version);
-        self.link.hide(scripts.secrets(session));
         let fetched = self.fetcher().fetch(request, sink);
         if fetched.is_ok() {
             trace::ended(request.session, Phase::Download, true);

@@ -465,7 +465,6 @@ impl crate::connection::Writer for Writer {
         request: &FetchRequest<'_>,
         sink: &mut dyn FnMut(DownloadBatch) -> Result<(), Failure>,
     ) -> Result<Fetched, Failure> {
-        self.scripts_of(request.session);
         let mut times = 0;
         let fetched = self.until_alone(|writer| {
             if let Some(counted) = &request.session.counted {

@@ -180,7 +180,7 @@ impl Download<'_, '_> {
             let own = range.is_own(kind.event());
             Part { position, kind, refreshed, meets_owed: true, own, stretch: None }
         };
-        let is_sent = range.mode != DownloadedTable::None;
+        let is_sent = range.is_sent();
         let around = self.around.as_ref().filter(|around| is_sent && around.surrounds(position));
         let is_surrounded = around.is_some();
         if is_surrounded {

@@ -52,10 +52,9 @@ fn bind(
 ) -> rusqlite::Result<()> {
     for (index, parameter) in script.parameters.iter().enumerate() {
         match parameter {
-            Parameter::Told(of) if of.is_time() => match told.time(*of) {
-                Some(time) => bind_time(statement, index + 1, time)?,
-                None => statement.raw_bind_parameter(index + 1, rusqlite::types::Null)?,
-            },
+            Parameter::Told(of) if of.is_time() => {
+                bind_time(statement, index + 1, told.time(*of))?;
+            }
             Parameter::Told(of) if of.is_number() => {
                 let number = told.get(*of).and_then(|text| text.parse::<i64>().ok());
                 statement.raw_bind_parameter(index + 1, number)?;

@@ -130,10 +130,8 @@ impl crate::connection::Reader for Reader {
         let request = FetchRequest { session: &session, ..*request };
         let fetched =
             download::fetch(&self.connection, &tables, &request, None, &self.spills, sink);
-        let (fetched, ends) = fetched.map_err(|failure| {
-            let scripts = self.catalog.deployed.version_scripts(&session.script_version);
-            scripts.secrets(&session).hide(failure)
-        })?;
+        let deployed = &self.catalog.deployed;
+        let (fetched, ends) = fetched.map_err(|failure| deployed.hide(&session, failure))?;
         snapshot.finish().map_err(failed("end the snapshot"))?;
         trace::ended(request.session, Phase::Download, true);
         self.durable.ensure(&ends)?;

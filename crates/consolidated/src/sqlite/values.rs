@@ -96,11 +96,12 @@ pub(super) fn bind_session(
     }
 }
 
-/// Binds a moment at the center, in whole seconds.
+/// Binds a moment at the center, in whole seconds; NULL for none.
 pub(super) fn bind_time(
     statement: &mut Statement<'_>,
     index: usize,
-    time: Time,
+    time: impl Into<Option<Time>>,
 ) -> rusqlite::Result<()> {
-    statement.raw_bind_parameter(index, time.div_euclid(1_000_000))
+    let seconds = time.into().map(|time| time.div_euclid(1_000_000));
+    statement.raw_bind_parameter(index, seconds)
 }

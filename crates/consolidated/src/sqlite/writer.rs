@@ -302,15 +302,6 @@ impl Writer {
         })
     }
 
-    /// The failure without what scripts were given in proof of the user.
-    fn hide(&self, session: &Session, failure: Failure) -> Failure {
-        self.catalog
-            .deployed
-            .version_scripts(&session.script_version)
-            .secrets(session)
-            .hide(failure)
-    }
-
     /// Lets scripts hear of what was decided, now that it stands.
     fn report(&mut self) {
         for (session, scripts, decisions) in std::mem::take(&mut self.decided) {
@@ -442,7 +433,8 @@ impl crate::connection::Writer for Writer {
             // Uploads that were in the transaction before are tried again by the caller.
             let again = self.transaction_lost() && is_first && known > before;
             if !again || known > ENDED_MAX {
-                return outcome.map_err(|failure| self.hide(request.session, failure));
+                let deployed = &self.catalog.deployed;
+                return outcome.map_err(|failure| deployed.hide(request.session, failure));
             }
             tracing::warn!(
                 remote = request.session.remote_id.as_str(),
@@ -473,7 +465,8 @@ impl crate::connection::Writer for Writer {
         });
         trace::ended(request.session, Phase::Download, fetched.is_ok());
         let fetched = fetched.inspect_err(|_| self.rollback());
-        let (fetched, ends) = fetched.map_err(|failure| self.hide(request.session, failure))?;
+        let deployed = &self.catalog.deployed;
+        let (fetched, ends) = fetched.map_err(|failure| deployed.hide(request.session, failure))?;
         self.durable.ensure(&ends)?;
         Ok(fetched)
     }

@@ -17,7 +17,6 @@ use crate::postgres::link::{Call, Column, Link};
 use crate::postgres::statement::Statement;
 use crate::postgres::values::ColumnType;
 use crate::script::own::no_table;
-use crate::script::told::Told;
 use crate::script::{Event, Mistake, Parameter, Piece, Script};
 use model::{Code, Failure, PublishedTable};
 use postgres_driver::Refusal;
@@ -116,10 +115,10 @@ fn mistakes_of_version(
             // What a procedure returns is known when it has run.
             Ok(_) if !one.counts() => returned.push(None),
             Ok(Signature { columns, .. }) => {
-                let wrong = columns.iter().find(|column| may_not_set(&whole, column));
-                found.extend(wrong.map(|column| Mistake {
+                let wrong = columns.iter().find_map(|column| wrong_type(&whole, column));
+                found.extend(wrong.map(|message| Mistake {
                     at: one.place_of(first_word(&statement.sql), &begins),
-                    message: wrong_type(&whole, column),
+                    message,
                 }));
                 returned.push(Some(columns.into_iter().map(|column| column.name).collect()));
             }
@@ -136,15 +135,14 @@ fn mistakes_of_version(
     Ok(found.iter().map(|mistake| script.told(mistake)).collect())
 }
 
-/// Whether the column has the name of a value that the script may set, and a type that cannot.
-fn may_not_set(script: &Script, column: &Column) -> bool {
-    script.may_set(&column.name).is_some_and(|told| !sets(&column.type_, told.is_time()))
-}
-
-fn wrong_type(script: &Script, column: &Column) -> String {
-    let is_time = script.may_set(&column.name).is_some_and(Told::is_time);
+/// What is wrong with a column that has the name of a value which the script may set, if its type
+/// cannot be one.
+fn wrong_type(script: &Script, column: &Column) -> Option<String> {
+    let is_time = script.may_set(&column.name)?.is_time();
     let right = if is_time { "timestamptz" } else { "integer or text" };
-    format!("it returns {} as {}: cast it to {right}", column.name, column.type_.name())
+    let Column { name, type_, .. } = column;
+    (!sets(type_, is_time))
+        .then(|| format!("it returns {name} as {}: cast it to {right}", type_.name()))
 }
 
 /// Time zones of models that the database does not know.

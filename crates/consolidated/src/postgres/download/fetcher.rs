@@ -68,6 +68,9 @@ impl Fetcher<'_> {
         request: &FetchRequest<'_>,
         sink: &mut dyn FnMut(DownloadBatch) -> Result<(), Failure>,
     ) -> Result<Fetched, Failure> {
+        let version = &request.session.script_version;
+        let scripts = self.catalog.deployed.version_scripts(version);
+        self.link.hide(scripts.secrets(request.session));
         let fetched = self.fetch_in_transaction(request, sink);
         if fetched.is_err() {
             self.link.roll_back();
