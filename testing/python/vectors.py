@@ -32,8 +32,9 @@ def main(folder):
             if path.stem == "compressed":
                 # This client announces no method.
                 wanted = {"error": 1011}
-            if vector.get("message") in ("position", "entered_again"):
-                # It does not resume, and nobody uploads to it, so it skips what it may.
+            if vector.get("message") in ("position", "entered_again", "lost_conflicts"):
+                # It does not resume, tells nobody of conflicts, and nobody uploads to it, so it skips
+                # what it may.
                 wanted = {"message": None, "fields": {}}
             if vector.get("schema") == "typed":
                 continue

@@ -11,6 +11,7 @@ mod fleet;
 mod integration;
 mod name;
 mod notes;
+mod remote_conflicts;
 mod remote_file;
 mod remote_rejects;
 mod remote_verify;
@@ -23,6 +24,7 @@ pub(crate) use expiry::{Expires, date};
 pub(crate) use fleet::{DeclareRestoredOptions, FleetAction, FleetOptions, RotateKeysOptions};
 pub(crate) use integration::{CompletionsOptions, ManOptions, Shell};
 pub(crate) use notes::{ConflictsOptions, NotesAction, RejectsOptions};
+pub(crate) use remote_conflicts::{RemoteConflicts, RemoteConflictsAction};
 pub(crate) use remote_file::RemoteFile;
 pub(crate) use remote_rejects::{RemoteRejects, RemoteRejectsAction, Selection};
 pub(crate) use remote_verify::VerifyOptions;
@@ -442,6 +444,7 @@ Examples:
   syncline remote status ann.db      identity, server, tables, number of pending changes
   syncline remote pending ann.db     the changes that are not uploaded yet
   syncline remote rejects ann.db     the rows that the consolidated database refused
+  syncline remote conflicts ann.db   the changes of this remote that lost conflicts
   syncline remote verify ann.db      check the file; with --server compare all rows
   syncline remote reset ann.db       start over: the next synchronization downloads everything
   syncline remote detach ann.db      make it an ordinary SQLite file again")]
@@ -459,6 +462,8 @@ pub(crate) enum RemoteAction {
     Pending(RemoteFile),
     /// Lists, retries or dismisses the rows that the consolidated database refused
     Rejects(RemoteRejects),
+    /// Lists, shows, retries or dismisses the changes that lost conflicts
+    Conflicts(RemoteConflicts),
     /// Checks the file, and with --server compares its rows with the consolidated database
     Verify(Box<VerifyOptions>),
     /// Removes identity and progress; tables and rows stay, the next synchronization starts over

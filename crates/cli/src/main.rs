@@ -30,6 +30,7 @@ mod user;
 use args::{Arguments, Command};
 use clap::Parser;
 use model::Failure;
+use std::ffi::OsString;
 use std::process::ExitCode;
 use terminal::output;
 
@@ -42,7 +43,7 @@ fn main() -> ExitCode {
     #[cfg(feature = "fail-points")]
     let _scenario = fail::FailScenario::setup();
 
-    let arguments = Arguments::parse();
+    let arguments = Arguments::parse_from(verb_first(std::env::args_os().collect()));
     match log::start(&arguments).and_then(|()| run(arguments.command)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -50,6 +51,22 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// `remote rejects FILE retry` means `remote rejects retry FILE`, and so for conflicts: both orders
+/// are natural, and the options follow the verb.
+fn verb_first(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    const VERBS: [&str; 4] = ["list", "show", "retry", "dismiss"];
+    let is_verb = |word: &OsString| VERBS.iter().any(|verb| word == verb);
+    let remote = arguments.iter().position(|word| word == "remote");
+    if let Some([noun, file, verb]) = remote.and_then(|at| arguments.get_mut(at + 1..at + 4))
+        && (noun == "rejects" || noun == "conflicts")
+        && !is_verb(file)
+        && is_verb(verb)
+    {
+        std::mem::swap(file, verb);
+    }
+    arguments
 }
 
 fn run(command: Command) -> Result<(), Failure> {

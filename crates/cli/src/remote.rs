@@ -1,15 +1,16 @@
 //! `syncline remote`: shows and manages a remote database. Only `verify` may need a server.
 
+mod conflicts;
 pub(crate) mod left_behind;
+mod selection;
 mod verify;
 
-use crate::args::{
-    RemoteAction, RemoteFile, RemoteOptions, RemoteRejects, RemoteRejectsAction, Selection,
-};
+use crate::args::{RemoteAction, RemoteFile, RemoteOptions, RemoteRejects, RemoteRejectsAction};
 use crate::readable::{self, parsed};
 use client::transport::Trust;
 use client::{Components, Kept, Remote, Status, StoredReject, TableStatus};
 use model::{Code, Direction, Failure};
+use selection::{Decided, Entry, decide};
 use serde_json::{Value, json};
 use terminal::output::{self, counted};
 
@@ -19,6 +20,7 @@ pub(crate) fn run(options: &RemoteOptions) -> Result<(), Failure> {
         RemoteAction::Status(file) => status(file),
         RemoteAction::Pending(file) => pending(file),
         RemoteAction::Rejects(options) => rejects_or_decide(options),
+        RemoteAction::Conflicts(options) => conflicts::run(options, open),
         RemoteAction::Verify(options) => verify::run(options),
         RemoteAction::Reset { remote, discard_pending } => reset(remote, *discard_pending),
         RemoteAction::Detach(file) => detach(file),
@@ -90,6 +92,7 @@ fn facts(status: &Status) -> Vec<(&'static str, String)> {
         ),
         ("pending", counted(status.pending(), "change")),
         ("rejected", counted(status.rejects, "row")),
+        ("lost", counted(status.conflicts_lost, "conflict")),
         ("without parent", counted(status.orphans, "row")),
         ("kept back", counted(status.kept_back, "row")),
     ]
@@ -148,6 +151,7 @@ fn status_json(status: &Status) -> Value {
         "outcome_unknown": status.outcome_unknown,
         "pending": status.pending(),
         "rejected": status.rejects,
+        "conflicts_lost": status.conflicts_lost,
         "orphans": status.orphans,
         "kept_back": status.kept_back,
         "partial_download": { "rows": status.partial.rows, "bytes": status.partial.bytes },
@@ -196,35 +200,24 @@ fn pending(file: &RemoteFile) -> Result<(), Failure> {
 fn rejects_or_decide(options: &RemoteRejects) -> Result<(), Failure> {
     match (&options.action, &options.file) {
         (Some(RemoteRejectsAction::Retry { remote, selection, force }), _) => {
-            decide(remote, selection, "retried", |file, ids| {
-                let vetoed = vetoed(&file.rejects()?, ids);
+            let mut file = open(remote)?;
+            let rejects = file.rejects()?;
+            decide(remote, &rejects, selection, Decided::Retried, &mut |ids| {
                 file.retry_rejects(ids, *force)?;
-                vetoed.iter().for_each(|warning| output::warning(warning));
+                vetoed(&rejects, ids).iter().for_each(|warning| output::warning(warning));
                 Ok(())
             })
         }
         (Some(RemoteRejectsAction::Dismiss { remote, selection }), _) => {
-            decide(remote, selection, "dismissed", |file, ids| file.dismiss_rejects(ids))
+            let mut file = open(remote)?;
+            let rejects = file.rejects()?;
+            decide(remote, &rejects, selection, Decided::Dismissed, &mut |ids| {
+                file.dismiss_rejects(ids)
+            })
         }
         (None, Some(file)) => rejects(&RemoteFile { file: file.clone(), json: options.json }),
         (None, None) => Err(Failure::new(Code::Bug, "a file was required and not given")),
     }
-}
-
-/// Does something with the selected rejects, and says with how many.
-fn decide(
-    file: &RemoteFile,
-    selection: &Selection,
-    done: &str,
-    act: impl FnOnce(&mut Remote, &[i64]) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    let mut remote = open(file)?;
-    let ids = selected(&remote.rejects()?, selection)?;
-    act(&mut remote, &ids)?;
-    if file.json {
-        return output::json(&json!({ done: ids }));
-    }
-    output::line(&format!("{done} {}", counted(ids.len() as u64, "reject")))
 }
 
 /// A warning for each of the rejects that a trigger of the center has caused.
@@ -242,29 +235,28 @@ fn vetoed(rejects: &[StoredReject], ids: &[i64]) -> Vec<String> {
     vetoed.map(warning).collect()
 }
 
-fn selected(rejects: &[StoredReject], selection: &Selection) -> Result<Vec<i64>, Failure> {
-    if !selection.ids.is_empty() {
-        return Ok(selection.ids.clone());
+impl Entry for StoredReject {
+    const NOUN: &'static str = "reject";
+
+    fn id(&self) -> i64 {
+        self.id
     }
-    let is_meant = |reject: &&StoredReject| {
-        let table = selection.table.as_ref();
-        let key = selection.key.as_ref();
-        table.is_none_or(|name| name.eq_ignore_ascii_case(&reject.table))
-            && key.is_none_or(|key| *key == readable::key(&reject.key) || *key == reject.key)
-    };
-    let ids: Vec<i64> = rejects.iter().filter(is_meant).map(|reject| reject.id).collect();
-    match ids.is_empty() && !selection.all {
-        true => Err(Failure::new(Code::NoSuchReject, "there is no reject with this table and key")),
-        false => Ok(ids),
+
+    fn of(&self) -> (&str, &str) {
+        (&self.table, &self.key)
     }
 }
 
 fn rejects(file: &RemoteFile) -> Result<(), Failure> {
-    let rejects = open(file)?.rejects()?;
+    let mut remote = open(file)?;
+    let rejects = remote.rejects()?;
+    let never: Vec<Option<String>> =
+        rejects.iter().map(|reject| remote.never_retried(reject)).collect::<Result<_, _>>()?;
     if file.json {
         let rejects: Vec<Value> = rejects
             .iter()
-            .map(|reject| {
+            .zip(&never)
+            .map(|(reject, never)| {
                 json!({
                     "id": reject.id,
                     "at": reject.at,
@@ -273,6 +265,7 @@ fn rejects(file: &RemoteFile) -> Result<(), Failure> {
                     "code": format!("E{}", reject.code),
                     "message": reject.message,
                     "row": reject.row.as_deref().map(parsed),
+                    "never_retried": never,
                 })
             })
             .collect();
@@ -281,18 +274,18 @@ fn rejects(file: &RemoteFile) -> Result<(), Failure> {
     if rejects.is_empty() {
         return output::line("nothing was rejected");
     }
-    for (n, reject) in rejects.into_iter().enumerate() {
+    for (n, (reject, never)) in rejects.into_iter().zip(never).enumerate() {
         if n > 0 {
             output::line("")?;
         }
-        show(&reject)?;
+        show(&reject, never)?;
     }
     Ok(())
 }
 
 /// One reject, a line a fact and a line a column: rows may be wide.
-fn show(reject: &StoredReject) -> Result<(), Failure> {
-    let facts = [
+fn show(reject: &StoredReject, never_retried: Option<String>) -> Result<(), Failure> {
+    let mut facts = vec![
         ("id", reject.id.to_string()),
         ("at", reject.at.clone()),
         ("table", reject.table.clone()),
@@ -300,7 +293,9 @@ fn show(reject: &StoredReject) -> Result<(), Failure> {
         ("code", format!("E{}", reject.code)),
         ("message", reject.message.clone()),
     ];
-    output::record(&facts.map(|(name, value)| (name.to_owned(), value)))?;
+    facts.extend(never_retried.map(|why| ("retry", format!("not possible: {why}"))));
+    let facts: Vec<_> = facts.into_iter().map(|(name, it)| (name.to_owned(), it)).collect();
+    output::record(&facts)?;
     readable::row("row", reject.row.as_deref())
 }
 

@@ -80,6 +80,8 @@ const SMALL_DOWNLOAD_ROWS: u64 = 1_000;
 pub(crate) struct Applied {
     /// How many rejects it brought.
     pub(crate) rejects: u64,
+    /// How many lost conflicts.
+    pub(crate) conflicts_lost: u64,
     /// Some tables have to be received as a whole (`apply/followed.rs`).
     pub(crate) receives_anew: bool,
     /// Triggers that could not fire (`apply/fired/silent.rs`).
@@ -175,6 +177,7 @@ fn apply_once(
     if broken && !circumstances.guards {
         broken::forget(connection).map_err(explain)?;
     }
+    rejects::lost_conflicts::settle(connection, circumstances, &learned.conflicts)?;
     arrivals::keep_uncompared(connection, download, circumstances.tables)?;
     let agreed = Agreed {
         watermarks: &end.watermarks,
@@ -191,6 +194,7 @@ fn apply_once(
     fail_point!("client-apply-committed");
     Ok(Applied {
         rejects: learned.rejects,
+        conflicts_lost: learned.conflicts.len() as u64,
         receives_anew: !followed.is_empty(),
         silent: fired.map_or(Ok(Vec::new()), |fired| fired.end(connection))?,
     })

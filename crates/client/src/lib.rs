@@ -35,6 +35,7 @@ mod verify;
 
 pub use apply::fired::silent::SilentTrigger;
 pub use apply::rejects::StoredReject;
+pub use apply::rejects::lost_conflicts::StoredConflict;
 pub use claim::Claim;
 pub use disk::{Disk, FileStatus};
 pub use progress::partial::Kept;
@@ -227,9 +228,15 @@ impl Remote {
         apply::rejects::all(&self.connection)
     }
 
+    /// Why a reject can never be retried, whatever its row is: its table is not uploaded, or
+    /// nothing was changed here. None where it can be, or where that depends on the row.
+    pub fn never_retried(&mut self, reject: &StoredReject) -> Result<Option<String>, Failure> {
+        Ok(retry::never_retried(&self.tables()?, reject))
+    }
+
     /// Forgets rejects by their numbers, all or none.
     pub fn dismiss_rejects(&mut self, ids: &[i64]) -> Result<(), Failure> {
-        retry::dismiss(&self.connection, ids)
+        retry::dismiss(&self.connection, retry::Kind::Reject, ids)
     }
 
     /// Makes rejected changes again, all or none, and forgets the rejects. What they do is captured
@@ -238,6 +245,24 @@ impl Remote {
     pub fn retry_rejects(&mut self, ids: &[i64], force: bool) -> Result<(), Failure> {
         let tables = self.tables()?;
         retry::retry(&self.connection, &tables, ids, force)
+    }
+
+    /// The changes that lost conflicts, the oldest first.
+    pub fn conflicts(&self) -> Result<Vec<StoredConflict>, Failure> {
+        apply::rejects::lost_conflicts::all(&self.connection)
+    }
+
+    /// Forgets lost conflicts by their numbers, all or none.
+    pub fn dismiss_conflicts(&mut self, ids: &[i64]) -> Result<(), Failure> {
+        retry::dismiss(&self.connection, retry::Kind::Conflict, ids)
+    }
+
+    /// Makes changes that lost conflicts again, all or none, to the rows that stayed. What they do
+    /// is captured as any change. [`model::Code::RetryOverwrites`] where a row has changed since,
+    /// unless by `force`.
+    pub fn retry_conflicts(&mut self, ids: &[i64], force: bool) -> Result<(), Failure> {
+        let tables = self.tables()?;
+        retry::retry_conflicts(&self.connection, &tables, ids, force)
     }
 
     /// The published tables. If the schema of the file or the publication has changed since, they

@@ -1,10 +1,11 @@
-//! What a person decides about a reject: try it again, or dismiss it.
+//! What a person decides about a reject or a lost conflict: try it again, or dismiss it.
 //!
 //! A retry is an ordinary change of the present row, which triggers capture and the next
 //! synchronization uploads. It is refused if the row is not the one to which the rejected change
 //! was made. Otherwise it would overwrite work that the author of the change has not seen.
 
 use crate::apply::readable;
+use crate::apply::rejects::lost_conflicts::{self, StoredConflict};
 use crate::apply::rejects::{self, StoredReject};
 use crate::connection::{begin_immediate, bind, explain, triggers_on, value};
 use crate::schema::RemoteTable;
@@ -13,11 +14,18 @@ use model::{Code, Failure, Readable, Value, unhex};
 use rusqlite::Connection;
 use serde_json::{Map, Value as Json, json};
 
-/// Forgets rejects; all or none.
-pub(crate) fn dismiss(connection: &Connection, ids: &[i64]) -> Result<(), Failure> {
+/// What is decided about.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Kind {
+    Reject,
+    Conflict,
+}
+
+/// Forgets rejects or lost conflicts; all or none.
+pub(crate) fn dismiss(connection: &Connection, kind: Kind, ids: &[i64]) -> Result<(), Failure> {
     let transaction = begin_immediate(connection)?;
     for id in ids {
-        forget(connection, *id)?;
+        forget(connection, kind, *id)?;
     }
     transaction.commit().map_err(explain)
 }
@@ -33,24 +41,111 @@ pub(crate) fn retry(
     triggers_on(connection)?;
     let stored = rejects::all(connection)?;
     for id in ids {
-        let reject = stored.iter().find(|reject| reject.id == *id).ok_or_else(|| unknown(*id))?;
-        retry_one(connection, tables, reject, force)
-            .map_err(|failure| failure.table(&reject.table).key(&reject.key))?;
-        forget(connection, *id)?;
+        let reject = stored.iter().find(|reject| reject.id == *id);
+        let reject = reject.ok_or_else(|| unknown(Kind::Reject, *id))?;
+        retry_one(connection, tables, reject, force).map_err(|failure| {
+            failure.about(format!("reject {id}")).table(&reject.table).key(&reject.key)
+        })?;
+        forget(connection, Kind::Reject, *id)?;
     }
     transaction.commit().map_err(explain)
 }
 
-fn unknown(id: i64) -> Failure {
-    Failure::new(Code::NoSuchReject, format!("there is no reject {id}"))
+/// Makes the changes that lost conflicts again, to the rows that stayed, and forgets the conflicts;
+/// all or none.
+pub(crate) fn retry_conflicts(
+    connection: &Connection,
+    tables: &[RemoteTable],
+    ids: &[i64],
+    force: bool,
+) -> Result<(), Failure> {
+    let transaction = begin_immediate(connection)?;
+    triggers_on(connection)?;
+    let stored = lost_conflicts::all(connection)?;
+    for id in ids {
+        let conflict = stored.iter().find(|conflict| conflict.id == *id);
+        let conflict = conflict.ok_or_else(|| unknown(Kind::Conflict, *id))?;
+        retry_conflict(connection, tables, conflict, force).map_err(|failure| {
+            failure.about(format!("conflict {id}")).table(&conflict.table).key(&conflict.key)
+        })?;
+        forget(connection, Kind::Conflict, *id)?;
+    }
+    transaction.commit().map_err(explain)
 }
 
-fn forget(connection: &Connection, id: i64) -> Result<(), Failure> {
-    let sql = "DELETE FROM syncline_reject WHERE id = ?1";
-    match connection.execute(sql, [id]).map_err(explain)? {
-        0 => Err(unknown(id)),
-        _ => Ok(()),
+fn unknown(kind: Kind, id: i64) -> Failure {
+    match kind {
+        Kind::Reject => Failure::new(Code::NoSuchReject, format!("there is no reject {id}")),
+        Kind::Conflict => Failure::new(Code::NoSuchReject, format!("there is no conflict {id}"))
+            .hint("`syncline remote conflicts FILE` lists the conflicts"),
     }
+}
+
+fn forget(connection: &Connection, kind: Kind, id: i64) -> Result<(), Failure> {
+    let forgotten = match kind {
+        Kind::Reject => {
+            let sql = "DELETE FROM syncline_reject WHERE id = ?1";
+            connection.execute(sql, [id]).map_err(explain)? > 0
+        }
+        Kind::Conflict => lost_conflicts::forget(connection, id)?,
+    };
+    if forgotten { Ok(()) } else { Err(unknown(kind, id)) }
+}
+
+/// Makes one change again. Columns that this remote had not changed stay as the center has them.
+fn retry_conflict(
+    connection: &Connection,
+    tables: &[RemoteTable],
+    conflict: &StoredConflict,
+    force: bool,
+) -> Result<(), Failure> {
+    let name = &conflict.table;
+    let Some(table) = uploaded(tables, name) else { return Err(not_retried(not_uploaded(name))) };
+    let key = key_of(table, &conflict.key)?;
+    let read = |text: &Option<String>| {
+        let known = text.as_deref().filter(|text| *text != "null");
+        known.map(object).transpose()
+    };
+    let (lost, base) = (read(&conflict.lost)?, read(&conflict.base)?);
+    let now = row_now(connection, table, &key).map_err(explain)?;
+    if !force && now != read(&conflict.stayed)? {
+        let message = format!("the row of {name} has changed since the conflict");
+        return Err(Failure::new(Code::RetryOverwrites, message));
+    }
+    let wanted = lost.map(|mut row| {
+        row.retain(|column, wanted| {
+            let was = base.as_ref().and_then(|base| base.get(column));
+            let is_changed = now.is_none() || was != Some(&*wanted);
+            is_changed && table.published.columns.contains(column)
+        });
+        row
+    });
+    if wanted.as_ref().is_some_and(Map::is_empty) {
+        return Ok(());
+    }
+    write(connection, table, &key, wanted.as_ref(), now.is_some())
+        .map_err(|error| not_retried(format!("table {name} refuses the row")).source(error))
+}
+
+/// Why a reject can never be retried, whatever the row is; none where that depends on the row.
+pub(crate) fn never_retried(tables: &[RemoteTable], reject: &StoredReject) -> Option<String> {
+    let why = match Code::from_number(reject.code) {
+        Some(Code::RowTooLargeToSend | Code::OwedRowUnreadable) => "the center has the row",
+        Some(Code::RowUnfit) => "the row was downloaded, and every synchronization tries it again",
+        Some(Code::RowHeld) => "the row is deleted when nothing is in the way any longer",
+        _ => return uploaded(tables, &reject.table).is_none().then(|| not_uploaded(&reject.table)),
+    };
+    Some(format!("nothing was changed here: {why}"))
+}
+
+/// The published table of this name, if it is uploaded.
+fn uploaded<'t>(tables: &'t [RemoteTable], name: &str) -> Option<&'t RemoteTable> {
+    let mut uploaded = tables.iter().filter(|table| table.uploads());
+    uploaded.find(|table| table.name().eq_ignore_ascii_case(name))
+}
+
+fn not_uploaded(table: &str) -> String {
+    format!("table {table} is no longer uploaded, so the center would not receive the row")
 }
 
 fn not_retried(message: impl Into<String>) -> Failure {
@@ -64,32 +159,15 @@ fn retry_one(
     force: bool,
 ) -> Result<(), Failure> {
     let name = &reject.table;
-    let withheld = [Code::RowTooLargeToSend, Code::OwedRowUnreadable];
-    if withheld.iter().any(|withheld| withheld.number() == reject.code) {
-        return Err(not_retried("nothing was changed here: the center has the row"));
-    }
-    if reject.code == Code::RowUnfit.number() {
-        return Err(not_retried(
-            "nothing was changed here: the row was downloaded, and every synchronization tries it \
-             again",
-        ));
-    }
-    if reject.code == Code::RowHeld.number() {
-        return Err(not_retried(
-            "nothing was changed here: the row is deleted when nothing is in the way any longer",
-        ));
+    if let Some(why) = never_retried(tables, reject) {
+        return Err(not_retried(why));
     }
     if reject.code == Code::RowOfKeyTaken.number() && !force {
         let message = "the row that it belongs to has another key now, or is gone; what it refers \
                        to is a row of somebody else";
         return Err(Failure::new(Code::RetryOverwrites, message));
     }
-    let table = tables.iter().find(|table| table.name().eq_ignore_ascii_case(name));
-    let Some(table) = table.filter(|table| table.uploads()) else {
-        let message =
-            format!("table {name} is no longer uploaded, so the center would not receive the row");
-        return Err(not_retried(message));
-    };
+    let Some(table) = uploaded(tables, name) else { return Err(not_retried(not_uploaded(name))) };
     let key = key_of(table, &reject.key)?;
     let row = reject.row.as_deref().map(object).transpose()?;
     if let Some(row) = &row {

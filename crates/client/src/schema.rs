@@ -6,6 +6,7 @@
 //! | `syncline_generation` | the generation that triggers write to |
 //! | `syncline_table` | the published tables and their watermarks |
 //! | `syncline_reject` | rows that the consolidated database refused (`apply/rejects.rs`) |
+//! | `syncline_conflict` | changes that lost conflicts (`apply/rejects/lost_conflicts.rs`) |
 //! | `syncline_change_T` | per table that uploads: what changed (`capture.rs`) |
 //! | `syncline_moved_T` | likewise: rows that got another key (`capture/moves.rs`) |
 //! | `syncline_incoming_T` | likewise: what was downloaded for changed rows (`apply/incoming.rs`) |

@@ -20,8 +20,8 @@
 
 use model::{Code, Counter, Failure};
 use protocol::{
-    DownloadBegin, DownloadEnd, DownloadMode, Message, Mode, Operation, Position, Rejects,
-    RowsFrame, SchemaChange, UploadCommitted, UploadState, Welcome,
+    DownloadBegin, DownloadEnd, DownloadMode, Message, Mode, Operation, Position, RowsFrame,
+    SchemaChange, UploadCommitted, UploadState, Welcome,
 };
 
 /// What a message leads to: first the instruction, then the rest.
@@ -48,8 +48,8 @@ pub(crate) enum Instruction {
     BeginDownload(DownloadBegin),
     /// Keep rows.
     KeepRows(RowsFrame),
-    /// Keep rejects.
-    KeepRejects(Rejects),
+    /// Keep rejects, or lost conflicts.
+    KeepTold(Box<Message>),
     /// Rows of a table are complete up to here.
     KeepPosition(Position),
     /// Apply the download.
@@ -153,9 +153,10 @@ impl Session {
                 let rows = rows + u64::from(frame.count);
                 listen(Instruction::KeepRows(frame), State::ExpectRows { modes, rows })
             }
-            (state @ State::ExpectRows { .. }, Message::Rejects(rejects)) => {
-                listen(Instruction::KeepRejects(rejects), state)
-            }
+            (
+                state @ State::ExpectRows { .. },
+                told @ (Message::Rejects(_) | Message::LostConflicts(_)),
+            ) => listen(Instruction::KeepTold(Box::new(told)), state),
             (state @ State::ExpectRows { .. }, Message::Position(position)) => {
                 listen(Instruction::KeepPosition(position), state)
             }

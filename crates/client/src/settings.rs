@@ -164,6 +164,7 @@ pub(crate) fn reset(connection: &Connection) -> Result<(), Failure> {
             transaction.execute_batch(&format!("DELETE FROM {}", crate::sql::ident(&name)))?;
         }
         rejects::clear(&transaction)?;
+        rejects::lost_conflicts::clear(&transaction)?;
         first_fill::remove(&transaction)?;
         progress::forget_agreements(&transaction)?;
         facts::forget(

@@ -42,6 +42,8 @@ pub struct Status {
     pub outcome_unknown: bool,
     /// Rows in the reject table.
     pub rejects: u64,
+    /// Lost conflicts that nobody has dismissed.
+    pub conflicts_lost: u64,
     /// Downloaded rows that wait for their parent, which the center lacks.
     pub orphans: u64,
     /// Downloaded rows and deletes that cannot be applied here yet.
@@ -140,6 +142,7 @@ pub(crate) fn status(connection: &Connection) -> Result<Status, Failure> {
         progress: state.progress,
         outcome_unknown: state.frozen.is_some(),
         rejects: rejects::count(connection)?,
+        conflicts_lost: rejects::lost_conflicts::count(connection)?,
         orphans: orphans::count(connection).map_err(explain)?,
         kept_back: kept_back::count(connection, &published)?,
         partial: partial::kept(connection, None)?,

@@ -57,6 +57,9 @@ pub struct Report {
     pub conflicts: u64,
     /// The same by table.
     pub conflicts_by_table: BTreeMap<String, u64>,
+    /// Changes of this remote of which it was told that they lost something in a conflict. They are
+    /// in the file.
+    pub conflicts_lost: u64,
     /// Uploaded rows that the consolidated database refused.
     pub rejected: u64,
     /// Uploaded rows that a script of the consolidated database ignores.
@@ -151,6 +154,7 @@ struct Total {
     downloaded: Downloaded,
     conflicts: u64,
     conflicts_by_table: BTreeMap<String, u64>,
+    conflicts_lost: u64,
     /// Rows of the uploads that the server refused.
     rejected: u64,
     ignored: u64,

@@ -362,7 +362,7 @@ impl Incoming<'_> {
         for message in self.messages {
             match message {
                 Message::Rows(frame) => download.keep_rows(frame).unwrap(),
-                Message::Rejects(rejects) => download.keep_rejects(rejects).unwrap(),
+                told @ Message::Rejects(_) => download.keep_told(&told).unwrap(),
                 _ => unreachable!(),
             }
         }

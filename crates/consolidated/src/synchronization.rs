@@ -491,6 +491,17 @@ pub enum DownloadBatch {
         /// In the database's words.
         message: String,
     },
+    /// A row of the remote that lost a conflict.
+    Conflict {
+        /// Position of the table.
+        table: usize,
+        /// The key's columns as a row.
+        key: Vec<u8>,
+        /// The synchronization that uploaded it.
+        counter: Counter,
+        /// What decided, for people.
+        rule: String,
+    },
     /// A row that was withheld from the remote before, because it was too large or no script could
     /// read it. Before all rows.
     Withheld {

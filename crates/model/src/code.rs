@@ -495,6 +495,9 @@ codes! {
     /// The row refers to a new row that was rejected because another row has its key (E7007). It
     /// would have become part of that other row. The row is kept in the reject table.
     7008 RowOfKeyTaken Remote false "enter the row again for the row that it belongs to";
+    /// The change met another change of the same row, and lost something by the rule of the table.
+    /// `remote conflicts` shows the row that lost and the row that stayed. This is no reject.
+    7009 ConflictLost Remote false "`syncline remote conflicts FILE` shows both rows";
     /// The change gave a value to a column that the consolidated database no longer publishes, or
     /// publishes with another name. The row is kept in the reject table as it was here.
     7145 ColumnLost Remote false "enter the value again where it belongs now";

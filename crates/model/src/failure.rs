@@ -44,6 +44,12 @@ impl Failure {
         }))
     }
 
+    /// Says first what the message is about.
+    pub fn about(mut self, what: impl fmt::Display) -> Failure {
+        self.0.message = format!("{what}: {}", self.0.message);
+        self
+    }
+
     /// Adds what to do about it, one sentence.
     pub fn hint(mut self, hint: impl Into<String>) -> Failure {
         self.0.hint = Some(hint.into());

@@ -15,7 +15,8 @@
 //! | 7 | UploadCommitted | server | | 129 | Position | server |
 //! | 16 | Rows, compressed ([`crate::PackedRows`]) | both | | 17 | Verify | client |
 //! | 15 | Acknowledgement | client | | 18 | Verified | server |
-//! | 131 | EnteredAgain | client | | 130, 132.. | optional: skipped when unknown | |
+//! | 131 | EnteredAgain | client | | 130 | LostConflicts | server |
+//! | 132.. | optional: skipped when unknown | | | | |
 
 mod acknowledgement;
 mod capabilities;
@@ -32,8 +33,8 @@ mod welcome;
 pub use acknowledgement::Acknowledgement;
 pub use capabilities::Capabilities;
 pub use download::{
-    DownloadBegin, DownloadEnd, DownloadMode, Position, Reject, Rejects, ResumedTable, Segment,
-    TableDownload,
+    DownloadBegin, DownloadEnd, DownloadMode, LostConflict, LostConflicts, Position, Reject,
+    Rejects, ResumedTable, Segment, TableDownload,
 };
 pub use failed::Failed;
 use hello::Greeting;
@@ -62,6 +63,9 @@ const DEPTH_MAX: usize = 32;
 /// The frame type of [`Message::Position`].
 const POSITION_TYPE: u8 = 129;
 
+/// The frame type of [`Message::LostConflicts`].
+const LOST_CONFLICTS_TYPE: u8 = 130;
+
 /// The frame type of [`Message::EnteredAgain`].
 const ENTERED_AGAIN_TYPE: u8 = 131;
 
@@ -86,6 +90,8 @@ pub enum Message {
     UploadCommitted(UploadCommitted),
     /// Rows that the consolidated database refused.
     Rejects(Rejects),
+    /// Rows of the remote that lost conflicts.
+    LostConflicts(LostConflicts),
     /// A download follows.
     DownloadBegin(DownloadBegin),
     /// Rows of a table are complete up to here.
@@ -138,6 +144,7 @@ impl Message {
             Message::Heartbeat => write_header(out, Message::OPTIONAL_TYPES, 0),
             Message::Position(body) => write_body(out, POSITION_TYPE, body),
             Message::EnteredAgain(body) => write_body(out, ENTERED_AGAIN_TYPE, body),
+            Message::LostConflicts(body) => write_body(out, LOST_CONFLICTS_TYPE, body),
         }
     }
 
@@ -182,6 +189,7 @@ impl Message {
             Message::OPTIONAL_TYPES => Message::Heartbeat,
             POSITION_TYPE => Message::Position(read_body(payload)?),
             ENTERED_AGAIN_TYPE => Message::EnteredAgain(read_body(payload)?),
+            LOST_CONFLICTS_TYPE => Message::LostConflicts(read_body(payload)?),
             unknown if unknown > Message::OPTIONAL_TYPES => return Ok(None),
             unknown => {
                 return Err(Failure::new(
@@ -201,6 +209,7 @@ impl Message {
             Message::UploadBegin(_) => "UploadBegin",
             Message::Rows(_) => "Rows",
             Message::EnteredAgain(_) => "EnteredAgain",
+            Message::LostConflicts(_) => "LostConflicts",
             Message::UploadEnd(_) => "UploadEnd",
             Message::UploadCommitted(_) => "UploadCommitted",
             Message::Rejects(_) => "Rejects",

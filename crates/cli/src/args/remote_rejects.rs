@@ -11,6 +11,7 @@ use std::path::PathBuf;
 Examples:
   syncline remote rejects ann.db                            all of them, one line per column
   syncline remote rejects retry ann.db --id 3               make the rejected change again
+  syncline remote rejects retry ann.db --all                all that can be; lists the others
   syncline remote rejects dismiss ann.db --table purchase   remove those of a table
   syncline remote rejects dismiss ann.db --table line --key 'purchase=7, line=2'")]
 pub(crate) struct RemoteRejects {
@@ -48,10 +49,10 @@ pub(crate) enum RemoteRejectsAction {
     },
 }
 
-/// Which rejects.
+/// Which rejects or conflicts.
 #[derive(Debug, Args)]
 pub(crate) struct Selection {
-    /// The reject of this number (repeatable)
+    /// The one of this number (repeatable)
     #[arg(long = "id", value_name = "ID", required_unless_present_any = ["table", "all"])]
     pub(crate) ids: Vec<i64>,
 

@@ -23,6 +23,9 @@ pub(crate) struct Summary {
     /// The same by table; absent where there are none.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     conflicts_by_table: BTreeMap<String, u64>,
+    /// Changes of this remote that lost something; absent where there are none.
+    #[serde(skip_serializing_if = "is_none")]
+    conflicts_lost: u64,
     rejected: u64,
     /// Rows that a script at the center ignores; absent where there are none.
     #[serde(skip_serializing_if = "is_none")]
@@ -123,6 +126,7 @@ impl Summary {
             Downloaded { upserts: report.downloaded.upserts, deletes: report.downloaded.deletes };
         self.conflicts = report.conflicts;
         self.conflicts_by_table.clone_from(&report.conflicts_by_table);
+        self.conflicts_lost = report.conflicts_lost;
         self.rejected = report.rejected;
         self.ignored = report.ignored;
         self.authentication = report.authentication.as_ref().map(|it| AuthenticationSummary {
@@ -184,6 +188,10 @@ impl Summary {
         if self.conflicts > 0 {
             text.push_str(&format!("; {}", counted(self.conflicts, "conflict")));
             text.push_str(&by_table(&self.conflicts_by_table));
+        }
+        if self.conflicts_lost > 0 {
+            let (lost, file) = (self.conflicts_lost, file.display());
+            text.push_str(&format!("; lost {lost}, see `syncline remote conflicts {file}`"));
         }
         if self.rejected > 0 {
             let rows = counted(self.rejected, "row");
@@ -263,6 +271,9 @@ mod tests {
         assert!(summary.to_text(Path::new("a.db")).contains("; 3 conflicts in note ("));
         summary.conflicts_by_table.insert("visit".into(), 2);
         assert!(summary.to_text(Path::new("a.db")).contains("; 3 conflicts: note 3, visit 2 ("));
+        summary.conflicts_lost = 1;
+        let lost = "visit 2; lost 1, see `syncline remote conflicts a.db` (";
+        assert!(summary.to_text(Path::new("a.db")).contains(lost));
         summary.rejected = 2;
         assert!(summary.to_text(Path::new("a.db")).contains("remote rejects a.db"));
     }

@@ -7,6 +7,7 @@ mod entered_again;
 mod errors_by_scripts;
 mod key_changes;
 mod latest;
+mod lost_conflicts;
 mod owed_rows;
 mod own_scripts;
 mod partitions;

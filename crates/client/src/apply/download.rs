@@ -2,9 +2,7 @@
 
 use crate::schema::RemoteTable;
 use model::{Failure, Spill, Spills};
-use protocol::{
-    DownloadBegin, DownloadMode, Message, Operation, Rejects, RowsFrame, TableDownload,
-};
+use protocol::{DownloadBegin, DownloadMode, Message, Operation, RowsFrame, TableDownload};
 use std::sync::Arc;
 
 /// A download, received completely or so far.
@@ -15,7 +13,7 @@ pub(crate) struct Download {
     pub(crate) upserts: Spill,
     /// Likewise per table, because deletes go from the last table to the first.
     pub(crate) deletes: Vec<Spill>,
-    /// Frames of [`Rejects`].
+    /// Frames of rejects and lost conflicts.
     pub(crate) rejects: Spill,
     /// Rows that are not deleted.
     pub(crate) upsert_rows: u64,
@@ -74,9 +72,9 @@ impl Download {
         Ok(())
     }
 
-    /// Adds rejects.
-    pub(crate) fn keep_rejects(&mut self, rejects: Rejects) -> Result<(), Failure> {
-        self.rejects.append(Message::Rejects(rejects).to_frame()?)
+    /// Adds rejects, or lost conflicts.
+    pub(crate) fn keep_told(&mut self, told: &Message) -> Result<(), Failure> {
+        self.rejects.append(told.to_frame()?)
     }
 
     /// Rows that were announced; none where nothing was said.

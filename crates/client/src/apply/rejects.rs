@@ -1,5 +1,6 @@
 //! The reject table: rows that lost, stored at the remote with the reason (S5, S7).
 
+pub(crate) mod lost_conflicts;
 pub(super) mod perhaps_lost;
 
 use super::circumstances::Circumstances;
@@ -85,26 +86,38 @@ pub(crate) fn clear(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch("DELETE FROM syncline_reject")
 }
 
-/// Records the rejects of a download. A reject is repeated until the server knows that it arrived.
-/// Its row is recorded the first time. The entries of the upload that this download follows are
-/// still there.
+/// Records the rejects and lost conflicts of a download. They are repeated until the server knows
+/// that they arrived. The row of each is recorded the first time. The entries of the upload that
+/// this download follows are still there.
 pub(super) fn record(
     connection: &Connection,
     download: &Download,
     circumstances: &Circumstances<'_>,
 ) -> Result<Learned, Failure> {
     let Circumstances { tables, committed, at, .. } = *circumstances;
+    let unknown = || Failure::new(Code::MalformedMessage, "a reject of an unknown table");
     let mut learned = Learned::default();
     let mut reader = download.rejects.reader();
     while let Some(chunk) = reader.next_chunk()? {
         let mut decoder = FrameDecoder::new(FRAME_BYTES_MAX);
         decoder.push(&chunk);
         let message = decoder.next_frame()?.map(Message::decode).transpose()?.flatten();
-        let Some(Message::Rejects(rejects)) = message else {
-            return Err(Failure::new(Code::Bug, "the spill returned something else"));
+        let rejects = match message {
+            Some(Message::Rejects(rejects)) => rejects,
+            Some(Message::LostConflicts(lost)) => {
+                for conflict in &lost.conflicts {
+                    let position = usize::from(conflict.table);
+                    let table = tables.get(position).ok_or_else(unknown)?;
+                    let base = |key: &[Value]| base(connection, table, key, committed);
+                    let of = (table, position);
+                    let news = lost_conflicts::record(connection, of, conflict, at, base)?;
+                    learned.conflicts.extend(news);
+                }
+                continue;
+            }
+            _ => return Err(Failure::new(Code::Bug, "the spill returned something else")),
         };
         for reject in rejects.rejects {
-            let unknown = || Failure::new(Code::MalformedMessage, "a reject of an unknown table");
             let table = tables.get(usize::from(reject.table)).ok_or_else(unknown)?;
             let mut key = Vec::new();
             let mut reader = RowReader::new(&reject.key);
@@ -144,6 +157,8 @@ pub(super) struct Learned {
     pub(super) withheld: Vec<Withheld>,
     /// New rows of this remote whose keys other rows have at the center: table and key.
     pub(super) lost: Vec<(usize, Vec<Value>)>,
+    /// Lost conflicts that are news.
+    pub(super) conflicts: Vec<lost_conflicts::Unsettled>,
 }
 
 /// The row to which an uploaded change was made, by column name; `null` where it was new. None

@@ -85,7 +85,7 @@ fn messages() -> Vec<Message> {
         Message::UploadCommitted(UploadCommitted::default()),
         begin(&[DownloadMode::Changes, DownloadMode::None]),
         rows(0, Operation::Upsert, 3),
-        Message::Rejects(Rejects { rejects: Vec::new() }),
+        Message::Rejects(protocol::Rejects { rejects: Vec::new() }),
         end(0, TABLES),
         Message::UploadBegin(UploadBegin { previous: Progress(0), progress: Progress(0) }),
         Message::UploadEnd(UploadEnd { rows: 0 }),
@@ -257,7 +257,7 @@ fn name(instruction: &Instruction) -> &'static str {
         Instruction::NoteCommitted(_) => "committed",
         Instruction::BeginDownload(_) => "begin",
         Instruction::KeepRows(_) => "rows",
-        Instruction::KeepRejects(_) => "rejects",
+        Instruction::KeepTold(_) => "rejects",
         Instruction::KeepPosition(_) => "position",
         Instruction::Apply(_) => "apply",
     }

@@ -278,6 +278,7 @@ impl Conversation {
             downloaded: total.downloaded,
             conflicts: total.conflicts,
             conflicts_by_table: total.conflicts_by_table,
+            conflicts_lost: total.conflicts_lost,
             rejected,
             ignored: total.ignored,
             duration_ms: remote.clock.monotonic_ms().saturating_sub(self.started_ms),

@@ -197,7 +197,7 @@ impl Side {
                 self.download()?.keep_rows(frame)
             }
             Instruction::KeepPosition(position) => self.keep_position(scene, position),
-            Instruction::KeepRejects(rejects) => self.download()?.keep_rejects(rejects),
+            Instruction::KeepTold(told) => self.download()?.keep_told(&told),
             Instruction::Apply(end) => self.apply(scene, &end),
         }
     }
@@ -321,6 +321,7 @@ impl Side {
         let applied =
             applied.or_else(|failure| self.reject_postponed(&*scene.remote, failure, &at))?;
         scene.total.learned += applied.rejects;
+        scene.total.conflicts_lost += applied.conflicts_lost;
         // Every attempt that writes rows says the same.
         if !applied.silent.is_empty() {
             scene.total.unfit_triggers = applied.silent;

@@ -78,10 +78,11 @@ impl Notes {
     }
 }
 
-/// A reject whose remote has not presented a watermark issued after it.
+/// A reject whose remote has not presented a watermark issued after it. What is owed because of a
+/// lost conflict (E7009) is none.
 const IS_OWED: &str = "EXISTS (SELECT 1 FROM {}syncline_owed AS o
     WHERE o.remote_id = r.remote_id AND o.table_name = r.table_name
-      AND o.counter >= r.counter AND o.code IS NOT NULL)";
+      AND o.counter >= r.counter AND o.code <> 7009)";
 
 /// The rejects, the oldest first.
 pub(super) fn rejects<Q: Sql>(sql: &mut Q, wanted: Notes) -> Result<Vec<RejectNote>, Failure> {

@@ -4,8 +4,10 @@
 //!
 //! A bundle is a mark and the keys, each after its length. It takes the place of a key, and its
 //! number of keys is in a column of its own. Rows that were refused or withheld have entries of
-//! their own, which say more than a bundle.
+//! their own, which say more than a bundle. Rows that lost conflicts by the same rule may share
+//! one.
 
+use crate::upload::reason::Reason;
 use model::{Code, Failure};
 
 /// No row begins with this byte, so no key is equal to a bundle.
@@ -50,6 +52,60 @@ impl Bundle {
 
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.bytes
+    }
+}
+
+/// The bundles of an upload that are being put together: one for each table and what is told of
+/// its rows.
+#[derive(Debug)]
+pub(crate) struct Bundles {
+    open: Vec<Bundled>,
+    bytes_max: usize,
+}
+
+/// A bundle of rows of a table, and what the remote is told of each.
+#[derive(Debug)]
+pub(crate) struct Bundled {
+    pub(crate) table: usize,
+    pub(crate) reason: Option<Reason>,
+    pub(crate) bundle: Bundle,
+}
+
+impl Bundles {
+    /// None, and none will have more than so many bytes.
+    pub(crate) fn new(bytes_max: usize) -> Bundles {
+        Bundles { open: Vec::new(), bytes_max }
+    }
+
+    /// Whether a row belongs into a bundle. One that was refused has an entry of its own.
+    pub(crate) fn may_have(&self, key: &[u8], reason: Option<&Reason>) -> bool {
+        Bundle::may_have(key, self.bytes_max) && !reason.is_some_and(Reason::is_reject)
+    }
+
+    /// Adds a row. Returns the bundle in which it had no room.
+    pub(crate) fn add(
+        &mut self,
+        table: usize,
+        key: &[u8],
+        reason: Option<Reason>,
+    ) -> Option<Bundled> {
+        let bytes_max = self.bytes_max;
+        let mut open = self.open.iter_mut();
+        let Some(found) = open.find(|it| it.table == table && it.reason == reason) else {
+            let mut bundle = Bundle::new(bytes_max);
+            bundle.push(key);
+            self.open.push(Bundled { table, reason, bundle });
+            return None;
+        };
+        let is_full = found.bundle.is_full(key);
+        let full = is_full.then(|| std::mem::replace(&mut found.bundle, Bundle::new(bytes_max)));
+        found.bundle.push(key);
+        full.map(|bundle| Bundled { table, reason, bundle })
+    }
+
+    /// Those that are not full.
+    pub(crate) fn end(self) -> Vec<Bundled> {
+        self.open
     }
 }
 

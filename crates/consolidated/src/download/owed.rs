@@ -30,7 +30,7 @@ pub(crate) struct OwedEntry {
     pub(crate) key: Vec<u8>,
     /// The synchronization since which it is owed.
     pub(crate) counter: Counter,
-    /// It was refused: the number of the code, and why.
+    /// It was refused: the number of the code, and why. Or it lost a conflict, and by which rule.
     pub(crate) reject: Option<(u16, String)>,
     /// It could not be sent: this many bytes, or none where no script could read it.
     pub(crate) withheld: Option<u64>,
@@ -113,8 +113,16 @@ impl<'a, 's> OwedEntries<'a, 's> {
     pub(crate) fn add(&mut self, entry: OwedEntry, is_bundle: bool) -> Result<(), Failure> {
         let (table, is_sent) = (entry.table, self.are_sent[entry.table]);
         if is_bundle {
-            let keys = if is_sent { bundle::keys(&entry.key)? } else { Vec::new() };
-            return keys.into_iter().try_for_each(|key| self.tables[table].owe(key));
+            for key in bundle::keys(&entry.key)? {
+                if entry.reject.is_some() {
+                    let (key, reject) = (key.to_vec(), entry.reject.clone());
+                    tell(&OwedEntry { key, reject, ..entry }, self.settled, self.sink)?;
+                }
+                if is_sent {
+                    self.tables[table].owe(key)?;
+                }
+            }
+            return Ok(());
         }
         tell(&entry, self.settled, self.sink)?;
         if is_sent {
@@ -319,7 +327,7 @@ pub(crate) fn settled_before(
     counters.min().filter(|_| request.marks.len() == tables)
 }
 
-/// Tells that a row was refused, or withheld.
+/// Tells that a row was refused, withheld, or lost a conflict.
 fn tell(row: &OwedEntry, settled: Counter, sink: Sink<'_>) -> Result<(), Failure> {
     if row.withheld.is_some() {
         let (table, key, counter) = (row.table, row.key.clone(), row.counter);
@@ -329,12 +337,11 @@ fn tell(row: &OwedEntry, settled: Counter, sink: Sink<'_>) -> Result<(), Failure
     if let Some((code, message)) = &row.reject
         && (row.withheld.is_none() || row.counter > settled)
     {
-        sink(DownloadBatch::Reject {
-            table: row.table,
-            key: row.key.clone(),
-            counter: row.counter,
-            code: *code,
-            message: message.clone(),
+        let (table, key, counter) = (row.table, row.key.clone(), row.counter);
+        let (code, message) = (*code, message.clone());
+        sink(match code == Code::ConflictLost.number() {
+            true => DownloadBatch::Conflict { table, key, counter, rule: message },
+            false => DownloadBatch::Reject { table, key, counter, code, message },
         })?;
     }
     Ok(())

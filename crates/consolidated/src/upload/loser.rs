@@ -23,6 +23,26 @@ pub(crate) fn loser<'r>(
     })
 }
 
+/// Whether the remote's side of a conflict has lost something by the rule of the table, or by
+/// `scripts` of the user: then any other row than the one that it sent means that.
+pub(crate) fn has_lost(
+    row: &UploadedRow<'_>,
+    (now, result): (Option<&[u8]>, Option<&[u8]>),
+    rule: &str,
+    scripts: bool,
+) -> Result<bool, Failure> {
+    let sent = row.new_image();
+    Ok(match (now, result) {
+        _ if row.change == Change::Delete => result.is_some(),
+        (_, result) if result == Some(sent) => false,
+        (now, result) if scripts || now == result => true,
+        (Some(now), Some(result)) if ConflictRule::merges(rule) => {
+            loses_a_change(row, now, result)?
+        }
+        _ => false,
+    })
+}
+
 /// Whether a column that the row changes has stayed as it was at the center.
 fn loses_a_change(row: &UploadedRow<'_>, now: &[u8], result: &[u8]) -> Result<bool, Failure> {
     let (mut before, mut after) = (RowReader::new(now), RowReader::new(result));
@@ -73,8 +93,11 @@ mod tests {
             (Some([2, 12]), Some([2, 13]), "merge by column, add n", None),
         ] {
             let (now, result) = (now.map(image), result.map(image));
-            let found = loser(&row, (now.as_deref(), result.as_deref()), rule).unwrap();
+            let images = (now.as_deref(), result.as_deref());
+            let found = loser(&row, images, rule).unwrap();
             assert_eq!(found, lost.map(image).as_deref(), "{now:?} {result:?} {rule}");
+            let has_lost = has_lost(&row, images, rule, false).unwrap();
+            assert_eq!(has_lost, lost == Some(sent), "{now:?} {result:?} {rule}");
         }
     }
 }

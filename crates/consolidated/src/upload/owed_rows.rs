@@ -1,4 +1,4 @@
-//! Rows of an upload that the remote is owed, or that were refused, and why.
+//! Rows of an upload that the remote is owed, that were refused, and why, or that lost a conflict.
 //!
 //! An upload of a million rows may owe each of them. So what there is no memory for lies on disk.
 
@@ -19,13 +19,15 @@ const MANY: u64 = 50;
 pub(crate) struct OwedRows {
     rows: SpillMap,
     rejects: bool,
+    /// Some have a reason.
+    tells: bool,
     added: u64,
 }
 
 impl OwedRows {
     /// None, with memory and files from `spills`.
     pub(crate) fn within(spills: &Arc<Spills>) -> OwedRows {
-        OwedRows { rows: SpillMap::new(spills), rejects: false, added: 0 }
+        OwedRows { rows: SpillMap::new(spills), rejects: false, tells: false, added: 0 }
     }
 
     /// Adds a row whose reason, if it has one already, stays.
@@ -36,7 +38,17 @@ impl OwedRows {
 
     /// Adds a row and why it was refused.
     pub(crate) fn reject(&mut self, row: &RowId, reason: Reason) -> Result<(), Failure> {
-        self.rejects = true;
+        self.add(row, reason)
+    }
+
+    /// Adds a row that lost a conflict by `rule`.
+    pub(crate) fn lose(&mut self, row: &RowId, rule: &str) -> Result<(), Failure> {
+        self.add(row, Reason::lost_by(rule))
+    }
+
+    fn add(&mut self, row: &RowId, reason: Reason) -> Result<(), Failure> {
+        self.rejects |= reason.is_reject();
+        self.tells = true;
         self.added += 1;
         self.rows.add(place(row), reason.to_bytes())
     }
@@ -46,7 +58,7 @@ impl OwedRows {
         others.visit(|table, key, reason| {
             let row = (table, key.to_vec());
             match reason {
-                Some(reason) => self.reject(&row, reason),
+                Some(reason) => self.add(&row, reason),
                 None => self.owe(&row),
             }
         })
@@ -62,7 +74,7 @@ impl OwedRows {
             return Ok(None);
         }
         match self.rows.get(&place(row))? {
-            Some(value) => Reason::read(&value),
+            Some(value) => Ok(Reason::read(&value)?.filter(Reason::is_reject)),
             None => Ok(None),
         }
     }
@@ -91,6 +103,11 @@ impl OwedRows {
     /// Whether any row was refused.
     pub(crate) fn has_rejects(&self) -> bool {
         self.rejects
+    }
+
+    /// Whether the remote is told something of any row.
+    pub(crate) fn tell_any(&self) -> bool {
+        self.tells
     }
 
     /// How often a row was added, some perhaps more than once.
@@ -125,7 +142,7 @@ impl OwedRows {
         self.added >= MANY
     }
 
-    /// Shows every row to `visit`: table, key, and the reason if it was refused.
+    /// Shows every row to `visit`: table, key, and what the remote is told of it.
     pub(crate) fn visit<E: From<Failure>>(
         &self,
         mut visit: impl FnMut(usize, &[u8], Option<Reason>) -> Result<(), E>,
@@ -151,16 +168,23 @@ mod tests {
         rows.owe(&row(1, 7)).unwrap();
         rows.reject(&row(0, 9), reason.clone()).unwrap();
         rows.owe(&row(0, 9)).unwrap();
-        assert_eq!((rows.added(), rows.has_rejects()), (3, true));
+        let lost = Reason::lost_by("merge by column");
+        let mut others = OwedRows::within(&Arc::new(Spills::default()));
+        others.lose(&row(1, 9), "merge by column").unwrap();
+        assert!(others.tell_any() && !others.has_rejects());
+        rows.extend(&others).unwrap();
+        assert_eq!((rows.added(), rows.has_rejects()), (4, true));
+        assert_eq!(rows.reason(&row(1, 9)).unwrap(), None, "it was not refused");
         assert_eq!(rows.reason(&row(0, 9)).unwrap(), Some(reason.clone()));
         assert_eq!(rows.reason(&row(1, 7)).unwrap(), None);
-        assert!(rows.contains(&row(1, 7)).unwrap() && !rows.contains(&row(1, 9)).unwrap());
+        assert!(rows.contains(&row(1, 7)).unwrap() && !rows.contains(&row(2, 9)).unwrap());
         let mut seen = Vec::new();
         rows.visit(|table, key, reason| {
             seen.push((table, key.to_vec(), reason));
             Ok::<(), Failure>(())
         })
         .unwrap();
-        assert_eq!(seen, [(0, vec![9], Some(reason)), (1, vec![7], None)]);
+        let told = [(0, vec![9], Some(reason)), (1, vec![7], None), (1, vec![9], Some(lost))];
+        assert_eq!(seen, told);
     }
 }

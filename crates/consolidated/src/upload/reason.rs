@@ -1,8 +1,8 @@
-//! Why a row of an upload was refused.
+//! What a remote is told of a row of its upload: why it was refused, or that it lost a conflict.
 
 use model::{Code, Failure};
 
-/// Why a row was refused.
+/// Why a row was refused, or by which rule it lost a conflict.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Reason {
     pub(crate) code: Code,
@@ -45,6 +45,16 @@ impl From<(Code, String)> for Reason {
 const HEAD: usize = 2 + 5 + 4;
 
 impl Reason {
+    /// The row was applied as far as the rule of the table lets it, and has lost something.
+    pub(crate) fn lost_by(rule: &str) -> Reason {
+        (Code::ConflictLost, rule.to_owned()).into()
+    }
+
+    /// Whether the row was refused.
+    pub(crate) fn is_reject(&self) -> bool {
+        self.code != Code::ConflictLost
+    }
+
     /// What a database has said.
     pub(crate) fn said(code: Code, message: String, fault: DatabaseFault) -> Reason {
         Reason { code, message, fault: Some(fault) }

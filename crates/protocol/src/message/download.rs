@@ -88,6 +88,28 @@ pub struct Reject {
     pub message: String,
 }
 
+/// Rows of earlier uploads that lost conflicts. Repeated as [`Rejects`] are.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LostConflicts {
+    /// The rows.
+    pub conflicts: Vec<LostConflict>,
+}
+
+/// A row that lost a conflict: in whole, or some of its columns. The row that stayed is in the
+/// same download.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LostConflict {
+    /// Position of the table in the remote schema.
+    pub table: u16,
+    /// The key's columns, encoded as a row.
+    #[serde(with = "serde_bytes")]
+    pub key: Vec<u8>,
+    /// The synchronization that uploaded it; with table and key it names the conflict.
+    pub counter: Counter,
+    /// What decided, for people.
+    pub rule: String,
+}
+
 /// All rows of a table have been sent up to here, of those that are sent in key order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Position {

@@ -150,6 +150,8 @@ impl<'a> Reading<'a> {
             | DownloadBatch::Unreadable { table, key, .. } => {
                 self.each(table, 1, &key, true, |this, asked, row| this.left_out(asked, row.key))
             }
+            // The row that won is compared as any other.
+            DownloadBatch::Conflict { .. } => Ok(()),
             DownloadBatch::Position { .. } => {
                 Err(Failure::new(Code::Bug, "a position came although it was not wanted"))
             }

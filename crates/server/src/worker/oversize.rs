@@ -96,7 +96,9 @@ impl<'a> Oversize<'a> {
                 }
                 sink(DownloadBatch::Deletes { table, count, rows })
             }
-            other @ (DownloadBatch::Reject { .. } | DownloadBatch::Position { .. }) => sink(other),
+            other @ (DownloadBatch::Reject { .. }
+            | DownloadBatch::Conflict { .. }
+            | DownloadBatch::Position { .. }) => sink(other),
         }
     }
 

@@ -19,8 +19,8 @@ use model::{
     Spill, SpilledBytes, Spills, UserName, cut,
 };
 use protocol::{
-    Compression, Compressor, DownloadBegin, DownloadEnd, DownloadMode, Message, Operation,
-    Position, Reject, RowsFrame, TableDownload, WaitingTable,
+    Compression, Compressor, DownloadBegin, DownloadEnd, DownloadMode, LostConflict, Message,
+    Operation, Position, Reject, RowsFrame, TableDownload, WaitingTable,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -284,6 +284,10 @@ pub(super) fn fetch_download(
             DownloadBatch::Reject { table, key, counter, code, message } => {
                 let reject = Reject { table: table as u16, key, counter, code, message };
                 return rejects.add(reject, &mut frames);
+            }
+            DownloadBatch::Conflict { table, key, counter, rule } => {
+                let conflict = LostConflict { table: table as u16, key, counter, rule };
+                return rejects.add_conflict(conflict, &mut frames);
             }
             DownloadBatch::Begin { tables, tokens, restored, deletes_lost, waiting } => {
                 (frames, rejects) = (open(), rejects::Waiting::default());

@@ -1,10 +1,10 @@
-//! Rejects for a remote, in messages of limited size.
+//! Rejects and lost conflicts for a remote, in messages of limited size.
 //!
 //! A message ends before the reject that would make it too large, so a reject with a large key has
 //! its own message. A reject that no message can contain stays at the center.
 
 use model::{Failure, MESSAGE_BYTES_MAX, Spill, cut};
-use protocol::{FRAME_BYTES_MAX, Message, Reject, Rejects};
+use protocol::{FRAME_BYTES_MAX, LostConflict, LostConflicts, Message, Reject, Rejects};
 
 /// Most rejects in one message.
 const COUNT_MAX: usize = 1000;
@@ -15,10 +15,11 @@ const BYTES_MAX: usize = 1 << 20;
 /// Bytes of the largest reject that a message can carry: the names of the fields need the rest.
 const REJECT_BYTES_MAX: usize = FRAME_BYTES_MAX - (1 << 10);
 
-/// Rejects that are not in a message yet.
+/// Rejects and lost conflicts that are not in a message yet.
 #[derive(Default)]
 pub(super) struct Waiting {
     rejects: Vec<Reject>,
+    conflicts: Vec<LostConflict>,
     bytes: usize,
 }
 
@@ -38,21 +39,46 @@ impl Waiting {
             );
             return Ok(());
         }
-        if self.rejects.len() >= COUNT_MAX || self.bytes + bytes > BYTES_MAX {
-            self.send(frames)?;
-        }
-        self.bytes += bytes;
+        self.make_room(bytes, frames)?;
         self.rejects.push(reject);
         Ok(())
     }
 
-    /// Puts those that wait into a message.
-    pub(super) fn send(&mut self, frames: &mut Spill) -> Result<(), Failure> {
-        let Waiting { rejects, .. } = std::mem::take(self);
-        match rejects.is_empty() {
-            true => Ok(()),
-            false => frames.append(Message::Rejects(Rejects { rejects }).to_frame()?),
+    /// Adds a lost conflict behind those that wait. One that no message can contain is not told:
+    /// its row comes as any other.
+    pub(super) fn add_conflict(
+        &mut self,
+        conflict: LostConflict,
+        frames: &mut Spill,
+    ) -> Result<(), Failure> {
+        let bytes = conflict.key.len() + conflict.rule.len();
+        if bytes > REJECT_BYTES_MAX {
+            return Ok(());
         }
+        self.make_room(bytes, frames)?;
+        self.conflicts.push(conflict);
+        Ok(())
+    }
+
+    fn make_room(&mut self, bytes: usize, frames: &mut Spill) -> Result<(), Failure> {
+        let waiting = self.rejects.len() + self.conflicts.len();
+        if waiting >= COUNT_MAX || self.bytes + bytes > BYTES_MAX {
+            self.send(frames)?;
+        }
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    /// Puts those that wait into messages.
+    pub(super) fn send(&mut self, frames: &mut Spill) -> Result<(), Failure> {
+        let Waiting { rejects, conflicts, .. } = std::mem::take(self);
+        if !rejects.is_empty() {
+            frames.append(Message::Rejects(Rejects { rejects }).to_frame()?)?;
+        }
+        if !conflicts.is_empty() {
+            frames.append(Message::LostConflicts(LostConflicts { conflicts }).to_frame()?)?;
+        }
+        Ok(())
     }
 }
 

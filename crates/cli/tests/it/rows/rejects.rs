@@ -77,8 +77,11 @@ fn a_retry_is_a_change_of_the_row_as_it_is_and_overwrites_nothing_unseen() {
         world.center_sql("INSERT INTO allowed VALUES (1)");
         world.center_sql("UPDATE t SET data = 'theirs' WHERE id = 2");
         world.sync("ann", &server);
-        let refused = command(&world, &["retry", "FILE", "--all"]);
-        assert!(refused.stderr.contains("error E5171"), "{refused:?}");
+        let [one, two] = [1, 2].map(|key| id_of(&world, key));
+        let both = ["retry", "FILE", "--id", &one, "--id", &two];
+        let refused = command(&world, &both);
+        let told = format!("error E5171: reject {two}: ");
+        assert!(refused.stderr.contains(&told), "{refused:?}");
         assert_eq!(rejects(&world).len(), 3, "all or none");
         let done = command(
             &world,
@@ -93,6 +96,13 @@ fn a_retry_is_a_change_of_the_row_as_it_is_and_overwrites_nothing_unseen() {
         let held = query(&world.remote("ann"), "SELECT n, data FROM t ORDER BY id");
         assert_eq!(held, [["-1", "'mine'"], ["2", "'theirs'"], ["-3", "'new'"]]);
 
+        let left = command(&world, &["FILE", "retry", "--all"]);
+        let told = format!("retried 0 rejects\nleft reject {two}: the row of t has changed");
+        assert!(left.stdout.starts_with(&told) && left.code == Some(1), "{left:?}");
+        assert!(
+            left.stderr.contains("error E5171: 1 of 1 reject could not be retried"),
+            "{left:?}"
+        );
         let forced =
             command(&world, &["retry", "FILE", "--table", "t", "--key", "id=2", "--force"]);
         assert_eq!(forced.stdout, "retried 1 reject\n", "{forced:?}");

@@ -74,6 +74,11 @@ impl UploadRecord {
         self.owed.owe(row)
     }
 
+    /// The same for a row that has lost a conflict, of which the remote is told.
+    pub(in crate::postgres) fn lose(&mut self, row: &RowId, rule: &str) -> Result<(), Failure> {
+        self.owed.lose(row, rule)
+    }
+
     pub(in crate::postgres) fn reject(
         &mut self,
         (row, change): (&RowId, Change),

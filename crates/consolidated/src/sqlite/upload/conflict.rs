@@ -14,7 +14,7 @@ use crate::sqlite::deploy::tables::has_user_triggers;
 use crate::sqlite::errors::{RowFault, row_fault};
 use crate::sqlite::values::{Bind, bind, bind_sessions};
 use crate::synchronization::change::Change;
-use crate::upload::loser::{loser, not_kept};
+use crate::upload::loser::{has_lost, loser, not_kept};
 use crate::upload::reason::Reason;
 use crate::upload::rebase::{Rebased, values};
 use crate::upload::uploaded_row::resolution_of;
@@ -110,8 +110,10 @@ pub(super) fn by_scripts(
         fence::check_written(attempt, turn, before)?;
     }
     let result = attempt.fetch(turn)?;
-    attempt.record.conflict(attempt.input, turn, Images { now, result: result.as_deref() })?;
-    attempt.record.owed.owe(&turn.id())?;
+    let result = result.as_deref();
+    attempt.record.conflict(attempt.input, turn, Images { now, result })?;
+    let rule = turn.table.decides(turn.row.change);
+    attempt.record.settle(turn, has_lost(turn.row, (now, result), rule, true)?, rule)?;
     Ok(RowOutcome::Done)
 }
 
@@ -155,7 +157,9 @@ fn dispute(
     match (agrees(turn.row, result), lost) {
         (true, _) => record.echo_shared(turn),
         (false, Some(reason)) => record.reject_loser(turn, reason)?,
-        (false, None) => record.owed.owe(&id)?,
+        (false, None) => {
+            record.settle(turn, has_lost(turn.row, (now, result), rule, false)?, rule)?;
+        }
     }
     Ok(RowOutcome::Done)
 }

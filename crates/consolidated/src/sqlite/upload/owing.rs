@@ -1,7 +1,7 @@
 //! What is recorded about an upload: owed rows and rejected rows.
 
 use super::input::Input;
-use crate::download::bundle::Bundle;
+use crate::download::bundle::{Bundled, Bundles};
 use crate::sqlite::details::CatalogTable;
 use crate::sqlite::errors::failed;
 use crate::upload::owed_rows::OwedRows;
@@ -40,21 +40,16 @@ pub(super) fn write(input: &Input<'_>, owed: &OwedRows) -> Result<(), Failure> {
     let remote_id = input.request.session.remote_id.as_str();
     let bundles = owed.are_many() && !owes_any(connection, remote_id).map_err(&owing)?;
     let mut entries = Owing::begin(input).map_err(&owing)?;
-    let mut bundle: Option<(usize, Bundle)> = None;
+    let mut open = Bundles::new(BUNDLE_BYTES);
     owed.visit(|table, key, reason| {
-        if !(bundles && reason.is_none() && Bundle::may_have(key, BUNDLE_BYTES)) {
-            let reason = owed.has_rejects().then_some(reason);
+        if !(bundles && open.may_have(key, reason.as_ref())) {
+            let reason = owed.tell_any().then_some(reason);
             return entries.add(table, key, reason).map_err(&owing);
         }
-        // Rows come table by table.
-        let fits = |(of, bundle): &(usize, Bundle)| *of == table && !bundle.is_full(key);
-        if let Some((table, full)) = bundle.take_if(|bundle| !fits(bundle)) {
-            entries.add_bundle(table, full).map_err(&owing)?;
-        }
-        bundle.get_or_insert_with(|| (table, Bundle::new(BUNDLE_BYTES))).1.push(key);
-        Ok::<(), Failure>(())
+        let full = open.add(table, key, reason);
+        full.map_or(Ok(()), |full| entries.add_bundle(full)).map_err(&owing)
     })?;
-    bundle.map_or(Ok(()), |(table, last)| entries.add_bundle(table, last).map_err(&owing))
+    open.end().into_iter().try_for_each(|last| entries.add_bundle(last)).map_err(&owing)
 }
 
 fn owes_any(connection: &Connection, remote_id: &str) -> rusqlite::Result<bool> {
@@ -96,9 +91,9 @@ impl<'c> Owing<'c> {
         self.statement.raw_execute().map(|_| ())
     }
 
-    fn add_bundle(&mut self, table: usize, bundle: Bundle) -> rusqlite::Result<()> {
-        self.statement.raw_bind_parameter(BUNDLED, bundle.count)?;
-        self.add(table, &bundle.into_bytes(), Some(None))?;
+    fn add_bundle(&mut self, of: Bundled) -> rusqlite::Result<()> {
+        self.statement.raw_bind_parameter(BUNDLED, of.bundle.count)?;
+        self.add(of.table, &of.bundle.into_bytes(), Some(of.reason))?;
         self.statement.raw_bind_parameter(BUNDLED, None::<i32>)
     }
 }

@@ -99,6 +99,14 @@ impl<'a> Record<'a> {
         self.owed.reject(&turn.id(), Reason { message, ..reason })
     }
 
+    /// Owes a row of which a conflict was counted. The remote is told if it has `lost` by `rule`.
+    pub(super) fn settle(&mut self, turn: Turn<'_>, lost: bool, rule: &str) -> Result<(), Failure> {
+        match lost {
+            true => self.owed.lose(&turn.id(), rule),
+            false => self.owed.owe(&turn.id()),
+        }
+    }
+
     /// Rejects a row of which a conflict was counted.
     pub(super) fn reject_loser(&mut self, turn: Turn<'_>, reason: Reason) -> Result<(), Failure> {
         self.unusual(turn).lost[turn.row.change as usize] += 1;

@@ -329,7 +329,8 @@ impl Center {
                         let rows = decode_all(&rows, count, width);
                         download.upserts.extend(rows.into_iter().map(|r| (name(table), r)));
                     }
-                    DownloadBatch::Withheld { .. }
+                    DownloadBatch::Conflict { .. }
+                    | DownloadBatch::Withheld { .. }
                     | DownloadBatch::Unreadable { .. }
                     | DownloadBatch::Position { .. } => {}
                     DownloadBatch::Deletes { table, count, rows } => {

@@ -14,7 +14,7 @@ use crate::postgres::upload::stop::Stop;
 use crate::script::{Detection, Event};
 use crate::synchronization::change::Change;
 use crate::upload::halving;
-use crate::upload::loser::{loser, not_kept};
+use crate::upload::loser::{has_lost, loser, not_kept};
 use crate::upload::uploaded_row::{event_of, resolution_of};
 use crate::upload::verdict::{Found, Instead, Verdict, agrees, is_outside, leads_outside, loses};
 use std::collections::HashSet;
@@ -220,7 +220,10 @@ fn settle(isolation: &mut Isolation<'_, '_>, group: Group, now: &Images) -> Resu
                 isolation.record.unusual(table).lost[change as usize] += 1;
                 isolation.reject(table, change, bytes, reason)?;
             }
-            (false, None) => isolation.owe(table, change, bytes)?,
+            (false, None) => {
+                let lost = has_lost(&row, (now, result), rule, false)?;
+                isolation.owe_settled((table, change), bytes, lost)?;
+            }
         }
     }
     keep(isolation, table, &losers)

@@ -169,6 +169,20 @@ impl Isolation<'_, '_> {
         self.record.owe(&id)
     }
 
+    /// Owes a row of which a conflict was counted. The remote is told if it has `lost`.
+    pub(in crate::postgres) fn owe_settled(
+        &mut self,
+        (table, change): (usize, Change),
+        bytes: &[u8],
+        lost: bool,
+    ) -> Result<(), Failure> {
+        let id = self.sent_id(table, change, bytes)?;
+        match lost {
+            true => self.record.lose(&id, self.table(table).deployed.decides(change)),
+            false => self.record.owe(&id),
+        }
+    }
+
     /// Counts a conflict, and keeps its rows.
     pub(in crate::postgres) fn conflict(
         &mut self,

@@ -14,6 +14,7 @@ use crate::postgres::values::row_decoder::Decoder;
 use crate::script::{Detection, Event};
 use crate::synchronization::change::Change;
 use crate::upload::detected::{Detected, detected};
+use crate::upload::loser::has_lost;
 
 /// What scripts have read, and what is wrong with the row where they cannot read it.
 type Read = Result<Images, RowFault>;
@@ -134,15 +135,11 @@ pub(super) fn settle(
     for bytes in &rows {
         let row = isolation.read(table, change, bytes)?;
         let key = row.key(&this.deployed.published, table).1;
-        let (now, result) = (now.get(&key), after.get(&key));
-        isolation.conflict(
-            table,
-            change,
-            bytes,
-            now.map(Vec::as_slice),
-            result.map(Vec::as_slice),
-        )?;
-        isolation.owe(table, change, bytes)?;
+        let now = now.get(&key).map(Vec::as_slice);
+        let result = after.get(&key).map(Vec::as_slice);
+        isolation.conflict(table, change, bytes, now, result)?;
+        let lost = has_lost(&row, (now, result), this.deployed.decides(change), true)?;
+        isolation.owe_settled((table, change), bytes, lost)?;
     }
     isolation.write_conflicts()
 }

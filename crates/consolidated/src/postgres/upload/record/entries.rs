@@ -1,7 +1,7 @@
 //! What is written of an upload in the system tables: statements with many entries each.
 
 use crate::administration::readable;
-use crate::download::bundle::Bundle;
+use crate::download::bundle::{Bundled, Bundles};
 use crate::postgres::download::owed;
 use crate::postgres::encoding::Encoding;
 use crate::postgres::errors::{Fault, failed};
@@ -12,7 +12,7 @@ use crate::postgres::upload::work::Upload;
 use crate::synchronization::change::Change;
 use crate::upload::owed_rows::OwedRows;
 use crate::upload::reject::{self, Rejected};
-use model::{Counter, Failure};
+use model::{Counter, Failure, PublishedTable};
 use postgres_types::ToSql;
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -153,23 +153,18 @@ impl<'a> Entries<'a> {
         let published = |at: usize| &upload.tables[at].deployed.published;
         // What a remote is owed besides may be of the same keys, and has to be found by them.
         let bundles = first && owed.are_many();
-        let mut bundle: Option<(&'a str, Bundle)> = None;
+        let mut open = Bundles::new(BUNDLE_BYTES);
         owed.visit(|at, key, reason| {
             upload.pulse.pass_row()?;
-            if !(bundles && reason.is_none() && Bundle::may_have(key, BUNDLE_BYTES)) {
+            if !(bundles && open.may_have(key, reason.as_ref())) {
                 let (table, key) = (published(at).name.as_str(), key.to_vec());
                 return entries.owe(link, OwedEntry { table, key, bundled: None, reason });
             }
-            let table = published(at).name.as_str();
-            let fits = |(of, bundle): &mut (&str, Bundle)| *of == table && !bundle.is_full(key);
-            if let Some((table, bundle)) = bundle.take_if(|bundle| !fits(bundle)) {
-                entries.owe_bundle(link, table, bundle)?;
-            }
-            bundle.get_or_insert_with(|| (table, Bundle::new(BUNDLE_BYTES))).1.push(key);
-            Ok::<(), Failure>(())
+            let full = open.add(at, key, reason);
+            full.map_or(Ok(()), |full| entries.owe_bundle(link, published(full.table), full))
         })?;
-        if let Some((table, bundle)) = bundle {
-            entries.owe_bundle(link, table, bundle)?;
+        for last in open.end() {
+            entries.owe_bundle(link, published(last.table), last)?;
         }
         entries.add_conflicts(link, recorded).map_err(failed(NOTING))?;
         if !owed.has_rejects() {
@@ -214,11 +209,12 @@ impl<'a> Entries<'a> {
     fn owe_bundle(
         &mut self,
         link: &mut Link,
-        table: &'a str,
-        bundle: Bundle,
+        published: &'a PublishedTable,
+        of: Bundled,
     ) -> Result<(), Failure> {
-        let bundled = Some(bundle.count);
-        self.owe(link, OwedEntry { table, key: bundle.into_bytes(), bundled, reason: None })
+        let (table, bundled) = (published.name.as_str(), Some(of.bundle.count));
+        let (key, reason) = (of.bundle.into_bytes(), of.reason);
+        self.owe(link, OwedEntry { table, key, bundled, reason })
     }
 
     /// Adds conflicts, and writes what becomes too much.
