@@ -23,7 +23,10 @@ pub(crate) use dir::Dir;
 pub(crate) use expiry::{Expires, date};
 pub(crate) use fleet::{DeclareRestoredOptions, FleetAction, FleetOptions, RotateKeysOptions};
 pub(crate) use integration::{CompletionsOptions, ManOptions, Shell};
-pub(crate) use notes::{ConflictsOptions, NotesAction, RejectsOptions};
+pub(crate) use notes::{
+    ConflictsAction, ConflictsOptions, ListNotes, PurgeNotes, RejectsAction, RejectsOptions,
+    ResolveConflict, ShowNote,
+};
 pub(crate) use remote_conflicts::{RemoteConflicts, RemoteConflictsAction};
 pub(crate) use remote_file::RemoteFile;
 pub(crate) use remote_rejects::{RemoteRejects, RemoteRejectsAction, Selection};

@@ -1,9 +1,12 @@
 //! `syncline rejects` and `syncline conflicts`: the center's records about single rows.
 
-use crate::args::{ConflictsOptions, Dir, NotesAction, RejectsOptions};
+use crate::args::{
+    ConflictsAction, ConflictsOptions, Dir, ListNotes, PurgeNotes, RejectsAction, RejectsOptions,
+    ResolveConflict, ShowNote,
+};
 use crate::config::Config;
 use crate::readable::{self, parsed};
-use consolidated::{Administration, ConflictNote, Notes, RejectNote};
+use consolidated::{Administration, ConflictNote, Notes, RejectNote, Resolution};
 use model::{Code, Failure};
 use serde_json::{Value, json};
 use terminal::output::{self, counted};
@@ -11,24 +14,24 @@ use terminal::output::{self, counted};
 /// Does what was asked with rejects.
 pub(crate) fn rejects(options: &RejectsOptions) -> Result<(), Failure> {
     match &options.action {
-        NotesAction::List { dir, limit, json } => {
-            let notes = newest(*limit, |wanted| open(dir)?.rejects(wanted))?;
-            if *json {
+        RejectsAction::List(list) => {
+            let notes = newest(list, None, |wanted| open(&list.dir)?.rejects(&wanted))?;
+            if list.json {
                 return output::json(&notes.iter().map(reject_json).collect());
             }
             if notes.is_empty() {
-                return output::line("nothing was rejected");
+                return output::line(&none(list, "reject"));
             }
             let rows: Vec<Vec<String>> = notes.iter().map(reject_row).collect();
             let headings = ["id", "at", "remote", "user", "table", "key", "code", "message"];
             output::table(&headings, &rows)
         }
-        NotesAction::Show { id, dir, json } => {
-            let note = open(dir)?.rejects(Notes::Of(*id))?.pop();
+        RejectsAction::Show(ShowNote { id, dir, json }) => {
+            let note = open(dir)?.rejects(&Notes::of(*id))?.pop();
             let note = note.ok_or_else(|| missing("reject", *id))?;
             if *json { output::json(&reject_json(&note)) } else { show_reject(&note) }
         }
-        NotesAction::Purge { dir, older_than, json } => {
+        RejectsAction::Purge(PurgeNotes { dir, older_than, json }) => {
             let purged = open(dir)?.purge_rejects(older_than.unwrap_or(0))?;
             report_purged(purged, "reject", *json)
         }
@@ -38,41 +41,75 @@ pub(crate) fn rejects(options: &RejectsOptions) -> Result<(), Failure> {
 /// Does what was asked with conflicts.
 pub(crate) fn conflicts(options: &ConflictsOptions) -> Result<(), Failure> {
     match &options.action {
-        NotesAction::List { dir, limit, json } => {
-            let notes = newest(*limit, |wanted| open(dir)?.conflicts(wanted))?;
-            if *json {
+        ConflictsAction::List { list, rule } => {
+            // As models spell it, or as `list` does.
+            let rule = rule.as_ref().map(|rule| rule.replace('_', " "));
+            let notes = newest(list, rule, |wanted| open(&list.dir)?.conflicts(&wanted))?;
+            if list.json {
                 return output::json(&notes.iter().map(conflict_json).collect());
             }
             if notes.is_empty() {
-                return output::line("there were no conflicts");
+                return output::line(&none(list, "conflict"));
             }
             let rows: Vec<Vec<String>> = notes.iter().map(conflict_row).collect();
-            let headings = ["id", "at", "remote", "user", "table", "operation", "rule"];
+            let headings = ["id", "at", "remote", "user", "table", "key", "operation", "rule"];
             output::table(&headings, &rows)
         }
-        NotesAction::Show { id, dir, json } => {
-            let note = open(dir)?.conflicts(Notes::Of(*id))?.pop();
+        ConflictsAction::Show(ShowNote { id, dir, json }) => {
+            let note = open(dir)?.conflicts(&Notes::of(*id))?.pop();
             let note = note.ok_or_else(|| missing("conflict", *id))?;
             if *json { output::json(&conflict_json(&note)) } else { show_conflict(&note) }
         }
-        NotesAction::Purge { dir, older_than, json } => {
+        ConflictsAction::Resolve(options) => resolve(options),
+        ConflictsAction::Purge(PurgeNotes { dir, older_than, json }) => {
             let purged = open(dir)?.purge_conflicts(older_than.unwrap_or(0))?;
             report_purged(purged, "conflict", *json)
         }
     }
 }
 
+fn resolve(options: &ResolveConflict) -> Result<(), Failure> {
+    let ResolveConflict { id, dir, take, set, force, json } = options;
+    let resolution = match take {
+        Some(_) => Resolution::Loser,
+        None => Resolution::Values(set.clone()),
+    };
+    open(dir)?.resolve_conflict(*id, &resolution, *force)?;
+    if *json {
+        return output::json(&json!({ "resolved": id }));
+    }
+    output::line(&format!("resolved conflict {id}; every remote receives the row as it is now"))
+}
+
+/// What is said where nothing is listed. Notes are removed, so it is not said that there were none.
+fn none(list: &ListNotes, noun: &str) -> String {
+    let ListNotes { user, remote, table, newer_than, .. } = list;
+    let filtered = user.is_some() || remote.is_some() || table.is_some() || newer_than.is_some();
+    let which = if filtered { " of this kind" } else { "" };
+    format!("no {noun}{which} is listed; `purge` and `log_rows_max` remove older ones")
+}
+
 fn open(dir: &Dir) -> Result<Box<dyn Administration>, Failure> {
     consolidated::administer(&Config::read(&dir.dir)?.consolidated)
 }
 
-/// The newest `limit`, and a message if there are more.
+/// The newest of those that are wanted, and a message if there are more.
 fn newest<T>(
-    limit: u32,
+    list: &ListNotes,
+    rule: Option<String>,
     read: impl FnOnce(Notes) -> Result<Vec<T>, Failure>,
 ) -> Result<Vec<T>, Failure> {
-    let mut notes = read(Notes::Newest(limit.saturating_add(1)))?;
-    if notes.len() > limit as usize {
+    let ListNotes { user, remote, table, newer_than, limit, .. } = list;
+    let mut notes = read(Notes {
+        limit: limit.saturating_add(1),
+        id: None,
+        user: user.clone(),
+        remote_id: remote.clone(),
+        table: table.clone(),
+        seconds: *newer_than,
+        rule,
+    })?;
+    if notes.len() > *limit as usize {
         notes.remove(0);
         output::notice(&format!("only the newest {limit} are shown; --limit shows more"));
     }
@@ -134,7 +171,8 @@ fn show_reject(note: &RejectNote) -> Result<(), Failure> {
 
 fn conflict_row(note: &ConflictNote) -> Vec<String> {
     let ConflictNote { at, remote_id, user, table, operation, rule, .. } = note.clone();
-    vec![note.id.to_string(), at, remote_id, user, table, operation, rule]
+    let key = note.key.as_deref().map(readable::key).unwrap_or_default();
+    vec![note.id.to_string(), at, remote_id, user, table, key, operation, rule]
 }
 
 fn conflict_json(note: &ConflictNote) -> Value {
@@ -145,6 +183,7 @@ fn conflict_json(note: &ConflictNote) -> Value {
         "remote_id": note.remote_id,
         "user": note.user,
         "table": note.table,
+        "key": note.key.as_deref().map(parsed),
         "operation": note.operation,
         "rule": note.rule,
         "old": row(&note.old),
@@ -161,6 +200,7 @@ fn show_conflict(note: &ConflictNote) -> Result<(), Failure> {
         ("remote", note.remote_id.clone()),
         ("user", note.user.clone()),
         ("table", note.table.clone()),
+        ("key", note.key.as_deref().map(readable::key).unwrap_or_default()),
         ("operation", note.operation.clone()),
         ("rule", note.rule.clone()),
     ];

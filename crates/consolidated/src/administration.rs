@@ -7,6 +7,7 @@ pub(crate) mod notes;
 pub(crate) mod orphans;
 mod planned;
 pub(crate) mod readable;
+pub(crate) mod resolution;
 pub(crate) mod steward;
 pub(crate) mod users;
 

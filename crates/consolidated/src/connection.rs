@@ -7,6 +7,7 @@ pub(crate) mod backend;
 
 use crate::administration::fleet::KnownRemote;
 use crate::administration::notes::{ConflictNote, Notes, RejectNote};
+use crate::administration::resolution::Resolution;
 use crate::administration::{
     Deployment, Finding, InitialModel, PlannedScripts, StoredScript, Undeployment, User,
 };
@@ -110,14 +111,23 @@ pub trait Administration: Debug {
     fn declare_restored(&mut self) -> Result<(), Failure>;
 
     /// Rows of remotes that were refused, the oldest first.
-    fn rejects(&mut self, wanted: Notes) -> Result<Vec<RejectNote>, Failure>;
+    fn rejects(&mut self, wanted: &Notes) -> Result<Vec<RejectNote>, Failure>;
 
     /// Removes the notes about rejects that their remotes know of and that are at least so many
     /// seconds old. Returns how many.
     fn purge_rejects(&mut self, seconds: i64) -> Result<u64, Failure>;
 
     /// Conflicts, the oldest first.
-    fn conflicts(&mut self, wanted: Notes) -> Result<Vec<ConflictNote>, Failure>;
+    fn conflicts(&mut self, wanted: &Notes) -> Result<Vec<ConflictNote>, Failure>;
+
+    /// Makes the row of a conflict what it should be, and removes the note.
+    /// [`model::Code::ConflictNotResolved`] where the row has changed since, unless by `force`.
+    fn resolve_conflict(
+        &mut self,
+        id: i64,
+        resolution: &Resolution,
+        force: bool,
+    ) -> Result<(), Failure>;
 
     /// Removes the notes about conflicts that are at least so many seconds old. Returns how many.
     fn purge_conflicts(&mut self, seconds: i64) -> Result<u64, Failure>;

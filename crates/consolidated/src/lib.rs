@@ -33,6 +33,7 @@ mod url;
 
 pub use crate::administration::fleet::KnownRemote;
 pub use crate::administration::notes::{ConflictNote, Notes, RejectNote};
+pub use crate::administration::resolution::Resolution;
 pub use crate::administration::{
     Deployment, Finding, InitialModel, PlannedScript, PlannedScripts, Severity, StoredScript,
     TableConflicts, Undeployment, User, Way,

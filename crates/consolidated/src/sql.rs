@@ -3,6 +3,7 @@
 use crate::deploy::SystemTables;
 use model::{Code, Failure};
 use serde::de::DeserializeOwned;
+use serde_json::Value as Json;
 
 /// A row whose columns are texts.
 pub(crate) type TextRow = Vec<Option<String>>;
@@ -38,7 +39,7 @@ pub(crate) trait Words {
     /// Takes every remote from the user `?1`.
     const UNBIND: &'static str;
 
-    /// The text of a time, to the second and in UTC.
+    /// The text of a time by RFC 3339, to the second and in UTC.
     fn utc(time: &str) -> String;
 
     /// So many seconds ago, as system tables hold a time.
@@ -52,6 +53,12 @@ pub(crate) trait Words {
 
     /// Bytes from hexadecimal digits.
     fn unhex(digits: &str) -> String;
+
+    /// What says that two values are the same, also where they are NULL.
+    const SAME: &'static str;
+
+    /// A value of a note as a statement spells it, for a column that has its type.
+    fn literal(value: &Json) -> Result<String, &'static str>;
 
     /// A statement in the words of the database.
     fn spelled(sql: &str) -> String {

@@ -468,6 +468,10 @@ codes! {
     /// or it was purged.
     6170 NoSuchNote Operator false
         "`syncline rejects list` and `syncline conflicts list` show the numbers";
+    /// The row of a conflict was not changed: it has changed since, its table is not published any
+    /// more, or the note does not have all of its values. The conflict stays in the list.
+    6171 ConflictNotResolved Operator false
+        "look at the row as it is now; give --force, or change the row yourself";
 
     /// The row would break a UNIQUE constraint of the consolidated database.
     7001 RowNotUnique Remote false "change the value, then synchronize again";

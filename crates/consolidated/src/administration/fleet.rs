@@ -71,7 +71,7 @@ pub(super) fn remotes<Q: Sql>(
 }
 
 fn remote(row: &TextRow) -> Result<KnownRemote, Failure> {
-    let time = |column: usize| row[column].as_ref().map(|time| time.replace(' ', "T") + "Z");
+    let time = |column: usize| row[column].clone();
     Ok(KnownRemote {
         remote_id: text(row, 0),
         binding: Binding::read(row[1].as_deref())?,

@@ -1,8 +1,10 @@
 //! Records about single rows for people: rejects and conflicts.
 
 use super::readable;
-use crate::sql::{Sql, TextRow, Words, number, text};
-use model::Failure;
+use crate::sql::{Sql, TextRow, Words, json, number, text};
+use model::{Failure, PublishedTable};
+use serde_json::{Map, Value as Json};
+use std::collections::BTreeMap;
 
 /// A row of a remote that was refused.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,6 +49,8 @@ pub struct ConflictNote {
     pub table: String,
     /// What the remote wanted: `insert`, `update`, `delete`.
     pub operation: String,
+    /// The key, a JSON object by column name; none where the table is not published any more.
+    pub key: Option<String>,
     /// What decided.
     pub rule: String,
     /// The row as the remote knew it before: JSON, an object by column name.
@@ -59,22 +63,59 @@ pub struct ConflictNote {
     pub result: Option<String>,
 }
 
-/// Which notes to read.
-#[derive(Debug, Clone, Copy)]
-pub enum Notes {
+/// Which notes to read: those that meet all of it.
+#[derive(Debug, Clone, Default)]
+pub struct Notes {
     /// The newest of them, at most so many.
-    Newest(u32),
-    /// One.
-    Of(i64),
+    pub limit: u32,
+    /// The one with this number.
+    pub id: Option<i64>,
+    /// Of this user.
+    pub user: Option<String>,
+    /// Of this remote.
+    pub remote_id: Option<String>,
+    /// Of this table.
+    pub table: Option<String>,
+    /// Not older than so many seconds.
+    pub seconds: Option<i64>,
+    /// Of conflicts: decided by a rule that is shown so, or begins so.
+    pub rule: Option<String>,
 }
 
 impl Notes {
-    /// The end of the query for them: the newest come first.
-    fn wanted(self, id: &str) -> String {
-        match self {
-            Notes::Newest(count) => format!("ORDER BY {id} DESC LIMIT {count}"),
-            Notes::Of(wanted) => format!("WHERE {id} = {wanted}"),
+    /// The newest of all.
+    pub fn newest(limit: u32) -> Notes {
+        Notes { limit, ..Notes::default() }
+    }
+
+    /// One.
+    pub fn of(id: i64) -> Notes {
+        Notes { id: Some(id), ..Notes::newest(1) }
+    }
+
+    /// The end of the query for them, with its values: the newest come first.
+    fn wanted<W: Words>(&self, id: &str, time: &str) -> (String, Vec<&str>) {
+        let (mut conditions, mut values) = (vec!["1 = 1".to_owned()], Vec::new());
+        conditions.extend(self.id.map(|wanted| format!("{id} = {wanted}")));
+        conditions.extend(self.seconds.map(|age| format!("{time} >= {}", W::ago(age))));
+        let texts = [
+            ("user_name = ", &self.user),
+            ("remote_id = ", &self.remote_id),
+            ("table_name = ", &self.table),
+        ];
+        for (condition, wanted) in texts {
+            if let Some(wanted) = wanted {
+                values.push(wanted.as_str());
+                conditions.push(format!("{condition}?{}", values.len()));
+            }
         }
+        if let Some(rule) = &self.rule {
+            values.push(rule);
+            let at = values.len();
+            conditions.push(format!("substr(conflict_rule, 1, length(?{at})) = ?{at}"));
+        }
+        let conditions = conditions.join(" AND ");
+        (format!("WHERE {conditions} ORDER BY {id} DESC LIMIT {}", self.limit), values)
     }
 }
 
@@ -85,13 +126,14 @@ const IS_OWED: &str = "EXISTS (SELECT 1 FROM {}syncline_owed AS o
       AND o.counter >= r.counter AND o.code <> 7009)";
 
 /// The rejects, the oldest first.
-pub(super) fn rejects<Q: Sql>(sql: &mut Q, wanted: Notes) -> Result<Vec<RejectNote>, Failure> {
+pub(super) fn rejects<Q: Sql>(sql: &mut Q, wanted: &Notes) -> Result<Vec<RejectNote>, Failure> {
+    let (end, values) = wanted.wanted::<Q::Words>("reject_id", "rejected_at");
     let query = format!(
         "SELECT CAST(reject_id AS text), {}, remote_id, user_name, table_name, operation, row_key,
              row_content, CAST(code AS text), message, CASE WHEN {IS_OWED} THEN 'owed' END
          FROM {{}}syncline_reject AS r {}",
         Q::Words::utc("rejected_at"),
-        wanted.wanted("reject_id"),
+        end,
     );
     let note = |row: &TextRow| {
         Ok(RejectNote {
@@ -108,17 +150,19 @@ pub(super) fn rejects<Q: Sql>(sql: &mut Q, wanted: Notes) -> Result<Vec<RejectNo
             learned: row[10].is_none(),
         })
     };
-    sql.bookkeep("read the rejects", &query, &[])?.iter().rev().map(note).collect()
+    sql.bookkeep("read the rejects", &query, &values)?.iter().rev().map(note).collect()
 }
 
 /// The conflicts, the oldest first.
-pub(super) fn conflicts<Q: Sql>(sql: &mut Q, wanted: Notes) -> Result<Vec<ConflictNote>, Failure> {
+pub(super) fn conflicts<Q: Sql>(sql: &mut Q, wanted: &Notes) -> Result<Vec<ConflictNote>, Failure> {
+    let (end, values) = wanted.wanted::<Q::Words>("conflict_id", "detected_at");
+    let keys = keys(sql)?;
     let query = format!(
         "SELECT CAST(conflict_id AS text), {}, remote_id, user_name, table_name, operation,
              conflict_rule, old_row, new_row, consolidated_row, result_row
          FROM {{}}syncline_conflict {}",
         Q::Words::utc("detected_at"),
-        wanted.wanted("conflict_id"),
+        end,
     );
     let note = |row: &TextRow| {
         Ok(ConflictNote {
@@ -126,6 +170,7 @@ pub(super) fn conflicts<Q: Sql>(sql: &mut Q, wanted: Notes) -> Result<Vec<Confli
             at: text(row, 1),
             remote_id: text(row, 2),
             user: text(row, 3),
+            key: [9, 7, 8].into_iter().find_map(|image| key_of(&keys, row, image)),
             table: text(row, 4),
             operation: text(row, 5),
             rule: text(row, 6),
@@ -135,7 +180,27 @@ pub(super) fn conflicts<Q: Sql>(sql: &mut Q, wanted: Notes) -> Result<Vec<Confli
             consolidated: row[9].clone(),
         })
     };
-    sql.bookkeep("read the conflicts", &query, &[])?.iter().rev().map(note).collect()
+    sql.bookkeep("read the conflicts", &query, &values)?.iter().rev().map(note).collect()
+}
+
+/// The columns of the keys of the published tables, by name.
+fn keys<Q: Sql>(sql: &mut Q) -> Result<BTreeMap<String, Vec<String>>, Failure> {
+    let query = "SELECT table_name, published FROM {}syncline_table";
+    let mut keys = BTreeMap::new();
+    for row in sql.bookkeep("read the published tables", query, &[])? {
+        let published: PublishedTable = json(&text(&row, 1))?;
+        let columns = published.key.iter().filter_map(|at| published.columns.get(usize::from(*at)));
+        keys.insert(text(&row, 0), columns.cloned().collect());
+    }
+    Ok(keys)
+}
+
+/// The key of the row in an image of a conflict, if the table is published and the image has it.
+fn key_of(keys: &BTreeMap<String, Vec<String>>, row: &TextRow, image: usize) -> Option<String> {
+    let image: Map<String, Json> = serde_json::from_str(row[image].as_deref()?).ok()?;
+    let key = keys.get(row[4].as_deref()?)?.iter();
+    let key = key.map(|name| Some((name.clone(), image.get(name)?.clone())));
+    Some(Json::Object(key.collect::<Option<Map<String, Json>>>()?).to_string())
 }
 
 /// Removes the rejects that their remotes know of and that are at least so many seconds old.
@@ -152,6 +217,12 @@ pub(super) fn purge_conflicts<Q: Sql>(sql: &mut Q, seconds: i64) -> Result<u64, 
     let old = Q::Words::ago(seconds);
     let delete = format!("DELETE FROM {{}}syncline_conflict WHERE detected_at <= {old}");
     sql.change("remove conflicts", &delete, &[])
+}
+
+/// Removes a conflict that is resolved.
+pub(super) fn remove_conflict<Q: Sql>(sql: &mut Q, id: i64) -> Result<(), Failure> {
+    let delete = format!("DELETE FROM {{}}syncline_conflict WHERE conflict_id = {id}");
+    sql.change("remove a conflict", &delete, &[]).map(drop)
 }
 
 /// Keeps the newest `rows_max` notes of each kind (S9), and of the rejects that their remotes know

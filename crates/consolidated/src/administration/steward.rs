@@ -2,6 +2,7 @@
 
 use super::fleet::KnownRemote;
 use super::notes::{ConflictNote, Notes, RejectNote};
+use super::resolution::{self, Resolution};
 use super::{
     Deployment, Finding, InitialModel, NOT_DEPLOYED, PlannedScripts, Severity, StoredScript,
     Undeployment, User, deployed, fleet, notes, orphans, pending, planned, tell_differences, users,
@@ -15,7 +16,7 @@ use crate::shape::Past;
 use crate::sql::{self, Sql};
 use crate::sync_model::SyncModel;
 use crate::synchronization::expiry::Expiry;
-use model::{Failure, PublicationName, RemoteId, ScriptVersion, UserName};
+use model::{Code, Failure, PublicationName, RemoteId, ScriptVersion, UserName};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
@@ -227,7 +228,7 @@ impl<T: Steward> Administration for T {
         self.deployed()?.new_generation()
     }
 
-    fn rejects(&mut self, wanted: Notes) -> Result<Vec<RejectNote>, Failure> {
+    fn rejects(&mut self, wanted: &Notes) -> Result<Vec<RejectNote>, Failure> {
         notes::rejects(self.deployed()?, wanted)
     }
 
@@ -235,8 +236,22 @@ impl<T: Steward> Administration for T {
         notes::purge_rejects(self.deployed()?, seconds)
     }
 
-    fn conflicts(&mut self, wanted: Notes) -> Result<Vec<ConflictNote>, Failure> {
+    fn conflicts(&mut self, wanted: &Notes) -> Result<Vec<ConflictNote>, Failure> {
         notes::conflicts(self.deployed()?, wanted)
+    }
+
+    fn resolve_conflict(
+        &mut self,
+        id: i64,
+        resolution: &Resolution,
+        force: bool,
+    ) -> Result<(), Failure> {
+        let note = notes::conflicts(self.deployed()?, &Notes::of(id))?.pop();
+        let missing = || Failure::new(Code::NoSuchNote, format!("there is no conflict {id}"));
+        let note = note.ok_or_else(missing)?;
+        let tables = self.user_tables()?;
+        let table = T::Schema::find(&tables, &note.table).map(|(_, table)| table);
+        resolution::resolve(self, (&note, table), resolution, force)
     }
 
     fn purge_conflicts(&mut self, seconds: i64) -> Result<u64, Failure> {

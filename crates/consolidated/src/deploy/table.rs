@@ -7,6 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) trait TableFacts: Clone {
     type Column: ColumnFacts;
 
+    /// Its name in statements.
+    fn sql_name(&self) -> String;
+
     fn columns(&self) -> &[Self::Column];
 
     /// Column names of the primary key, in key order. Empty without one.

@@ -7,6 +7,7 @@ use crate::postgres::link::{Call, Link, Row};
 use crate::sql::{Bound, Sql, TextRow, Words};
 use model::{Code, Failure};
 use postgres_types::ToSql;
+use serde_json::Value as Json;
 
 /// PostgreSQL's words.
 #[derive(Debug)]
@@ -28,8 +29,27 @@ impl Words for PostgresWords {
          WHERE CASE WHEN bound_users LIKE '[%'
              THEN bound_users::jsonb @> to_jsonb(?1::text) END";
 
+    const SAME: &'static str = "IS NOT DISTINCT FROM";
+
+    fn literal(value: &Json) -> Result<String, &'static str> {
+        let part = |name: &str| value.get(name).and_then(Json::as_str);
+        let text = match value {
+            Json::Null => return Ok("NULL".to_owned()),
+            Json::Number(number) => number.to_string(),
+            Json::String(text) => text.clone(),
+            _ => match (part("blob"), part("real")) {
+                (Some(digits), _) => format!("\\x{digits}"),
+                (_, Some(number)) => number.to_owned(),
+                _ => return Err("a value in its note does not read"),
+            },
+        };
+        // What begins with a question mark is a parameter of a statement of bookkeeping.
+        let text = text.replace('\\', "\\\\").replace('\'', "''").replace('?', "\\077");
+        Ok(format!("E'{text}'"))
+    }
+
     fn utc(time: &str) -> String {
-        format!("to_char({time} AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS')")
+        format!("to_char({time} AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')")
     }
 
     fn ago(seconds: i64) -> String {

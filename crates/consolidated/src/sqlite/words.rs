@@ -6,6 +6,7 @@ use crate::sqlite::deploy::system_tables;
 use crate::sqlite::errors::failed;
 use model::Failure;
 use rusqlite::{Connection, Transaction, TransactionBehavior, params_from_iter};
+use serde_json::Value as Json;
 
 /// SQLite's words.
 #[derive(Debug)]
@@ -26,8 +27,26 @@ impl Words for SqliteWords {
          WHERE json_valid(bound_users) AND EXISTS (
              SELECT 1 FROM json_each(bound_users) WHERE value = ?1)";
 
+    const SAME: &'static str = "IS";
+
+    fn literal(value: &Json) -> Result<String, &'static str> {
+        let part = |name: &str| value.get(name).and_then(Json::as_str);
+        Ok(match value {
+            Json::Null => "NULL".to_owned(),
+            Json::Number(number) => number.to_string(),
+            Json::String(text) => format!("'{}'", text.replace('\'', "''")),
+            _ => match (part("blob"), part("text"), part("real")) {
+                (Some(digits), ..) => format!("x'{digits}'"),
+                (_, Some(digits), _) => format!("CAST(x'{digits}' AS TEXT)"),
+                (.., Some(number)) if number.starts_with('-') => "-9e999".to_owned(),
+                (.., Some(_)) => "9e999".to_owned(),
+                _ => return Err("a value in its note does not read"),
+            },
+        })
+    }
+
     fn utc(time: &str) -> String {
-        time.to_owned()
+        format!("strftime('%Y-%m-%dT%H:%M:%SZ', {time})")
     }
 
     fn ago(seconds: i64) -> String {

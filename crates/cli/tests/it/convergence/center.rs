@@ -139,7 +139,7 @@ impl Center {
     /// Everything that the center has noted about rows that lost, one text each.
     pub(crate) fn notes(&self) -> Vec<String> {
         let mut admin = administer(&self.url).unwrap();
-        let all = Notes::Newest(1_000_000);
+        let all = &Notes::newest(1_000_000);
         let rejects = admin.rejects(all).unwrap().into_iter().map(|note| format!("{note:?}"));
         let rejects: Vec<String> = rejects.collect();
         let conflicts = admin.conflicts(all).unwrap().into_iter().map(|note| format!("{note:?}"));

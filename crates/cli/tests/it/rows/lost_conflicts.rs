@@ -153,3 +153,68 @@ fn a_change_that_counts_in_full_has_not_lost() {
         world.assert_converged(&["bob"]);
     }
 }
+
+fn at_center(world: &World, arguments: &[&str]) -> Outcome {
+    let folder = world.path("");
+    world.syncline.run(&[&["conflicts"], arguments, &["--dir", folder.to_str().unwrap()]].concat())
+}
+
+fn noted(world: &World, filters: &[&str]) -> Vec<Value> {
+    let told = at_center(world, &[&["list", "--json"], filters].concat());
+    serde_json::from_str::<Value>(&told.stdout).unwrap().as_array().unwrap().clone()
+}
+
+// S5: an operator saw no key, and had to write the row by hand.
+#[test]
+fn an_operator_finds_a_conflict_by_its_key_and_resolves_it_for_everybody() {
+    for world in worlds() {
+        let server = world.serve();
+        world.sync("ann", &server);
+        world.sync("bob", &server);
+        sql(&world.remote("ann"), "UPDATE t SET name = 'of ann?'; DELETE FROM t WHERE id = 4");
+        world.sync("ann", &server);
+        sql(
+            &world.remote("bob"),
+            "UPDATE t SET name = 'it''s \\ bob?', n = 11 WHERE id = 1; DELETE FROM t WHERE id = 2;
+             UPDATE t SET n = 33 WHERE id >= 3",
+        );
+        world.sync("bob", &server);
+        assert_eq!(noted(&world, &["--user", "ann"]).len(), 0);
+        assert_eq!(noted(&world, &["--table", "u"]).len(), 0);
+        assert_eq!(noted(&world, &["--rule", "merge"]).len(), 0);
+        let filters = ["--user", "bob", "--table", "t", "--rule", "consolidated_wins"];
+        let mut told = noted(&world, &[&filters[..], &["--newer-than", "1h"]].concat());
+        told.sort_by_key(|it| it["key"]["id"].as_i64());
+        assert_eq!(told.len(), 4, "{told:?}");
+        let at = told[0]["at"].as_str().unwrap();
+        assert!(at.len() == 20 && at.ends_with('Z') && at.contains('T'), "{at}");
+        let listed = at_center(&world, &["list"]).stdout;
+        assert!(listed.contains("id=1") && listed.contains("key"), "{listed}");
+
+        let resolve = |n: usize, how: &[&str]| {
+            let id = told[n]["id"].to_string();
+            at_center(&world, &[&["resolve", &id], how].concat())
+        };
+        for (n, how) in [(0, &["--take", "loser"][..]), (1, &["--take", "loser"])] {
+            assert_eq!(resolve(n, how).code, Some(0), "{:?}", resolve(n, how));
+        }
+        let wrong = resolve(2, &["--set", "id=5"]);
+        assert!(wrong.stderr.contains("error E6171") && wrong.stderr.contains("`id`"), "{wrong:?}");
+        world.center_sql("UPDATE t SET n = 333 WHERE id = 3");
+        let changed = resolve(2, &["--set", "n=44"]);
+        assert!(changed.stderr.contains("the row has changed since"), "{changed:?}");
+        assert_eq!(resolve(2, &["--set", "n=44", "--set", "name=new", "--force"]).code, Some(0));
+        // It was deleted at the center, and comes back as bob had it.
+        assert_eq!(resolve(3, &["--take", "loser"]).code, Some(0));
+        let gone = resolve(3, &["--take", "loser"]);
+        assert!(gone.stderr.contains("error E6170"), "{gone:?}");
+        let none = at_center(&world, &["list"]).stdout;
+        assert!(none.starts_with("no conflict is listed; `purge`"), "{none}");
+        world.sync("ann", &server);
+        world.sync("bob", &server);
+        let rows = query(&world.remote("ann"), "SELECT id, name, n FROM t ORDER BY id");
+        let wanted = [["1", "'it's \\ bob?'", "11"], ["3", "'new'", "44"], ["4", "'d'", "33"]];
+        assert_eq!(rows, wanted);
+        world.assert_converged(&["ann", "bob"]);
+    }
+}

@@ -142,6 +142,10 @@ impl UserTable {
 impl TableFacts for UserTable {
     type Column = UserColumn;
 
+    fn sql_name(&self) -> String {
+        self.sql_name()
+    }
+
     fn columns(&self) -> &[UserColumn] {
         &self.columns
     }

@@ -1,6 +1,7 @@
 //! The user's tables as SQLite describes them.
 
 use crate::deploy::{ColumnFacts, ForeignKey, KeyAction, TableFacts};
+use crate::quote::ident;
 use crate::sqlite::errors::failed;
 use model::{Code, Failure};
 use rusqlite::Connection;
@@ -83,6 +84,10 @@ impl UserTable {
 
 impl TableFacts for UserTable {
     type Column = UserColumn;
+
+    fn sql_name(&self) -> String {
+        ident(&self.name)
+    }
 
     fn columns(&self) -> &[UserColumn] {
         &self.columns

@@ -30,7 +30,7 @@ fn the_center_keeps_what_it_refused_on(backend: Backend) {
     ];
     let applied = center.upload(&mut remote, &uploads).unwrap();
     assert_eq!(applied.rejected, 2, "{backend:?}");
-    let mut notes = admin(&center).rejects(Notes::Newest(10)).unwrap();
+    let mut notes = admin(&center).rejects(&Notes::newest(10)).unwrap();
     notes.sort_by(|a, b| a.key.cmp(&b.key));
     let told: Vec<_> = notes
         .iter()
@@ -42,21 +42,21 @@ fn the_center_keeps_what_it_refused_on(backend: Backend) {
     ];
     assert_eq!(told, expected, "{backend:?}");
     assert!(notes.iter().all(|it| it.user == "ann" && it.remote_id == "r" && it.table == "t"));
-    let one = admin(&center).rejects(Notes::Of(notes[1].id)).unwrap();
+    let one = admin(&center).rejects(&Notes::of(notes[1].id)).unwrap();
     assert_eq!((one.len(), &one[0]), (1, &notes[1]), "{backend:?}");
 
     // A reject that the remote has not received is never removed, whatever its age.
     assert!(notes.iter().all(|it| !it.learned), "{backend:?}");
     assert_eq!(admin(&center).purge_rejects(0).unwrap(), 0, "{backend:?}");
     center.writer.trim_notes(1000, 0).unwrap();
-    assert_eq!(admin(&center).rejects(Notes::Newest(10)).unwrap().len(), 2, "{backend:?}");
+    assert_eq!(admin(&center).rejects(&Notes::newest(10)).unwrap().len(), 2, "{backend:?}");
     center.download(&mut remote, &applied);
     center.synchronize(&mut remote, &[]);
-    assert!(admin(&center).rejects(Notes::Newest(10)).unwrap().iter().all(|it| it.learned));
+    assert!(admin(&center).rejects(&Notes::newest(10)).unwrap().iter().all(|it| it.learned));
     assert_eq!(admin(&center).purge_rejects(3600).unwrap(), 0, "{backend:?}: they are young");
     center.writer.trim_notes(1000, 3600).unwrap();
     center.writer.trim_notes(1, 3600).unwrap();
-    assert_eq!(admin(&center).rejects(Notes::Newest(10)).unwrap().len(), 1, "{backend:?}: S9");
+    assert_eq!(admin(&center).rejects(&Notes::newest(10)).unwrap().len(), 1, "{backend:?}: S9");
     assert_eq!(admin(&center).purge_rejects(0).unwrap(), 1, "{backend:?}");
 }
 
@@ -85,7 +85,7 @@ fn a_row_that_stays_is_recorded_once() {
         ];
         let (applied, _) = center.synchronize(&mut remote, &uploads);
         assert_eq!(applied.conflicts, 2, "{backend:?}");
-        let mut notes = admin(&center).conflicts(Notes::Newest(10)).unwrap();
+        let mut notes = admin(&center).conflicts(&Notes::newest(10)).unwrap();
         notes.sort_by(|a, b| a.operation.cmp(&b.operation));
         let (stays, gone) = (&notes[0], &notes[1]);
         let there = Some(r#"{"id":1,"a":"theirs","b":"b"}"#);
@@ -108,7 +108,7 @@ fn a_conflict_says_what_came_of_it_on(backend: Backend) {
     ];
     let (applied, _) = center.synchronize(&mut remote, &uploads);
     assert_eq!(applied.conflicts, 2, "{backend:?}");
-    let mut notes = admin(&center).conflicts(Notes::Newest(10)).unwrap();
+    let mut notes = admin(&center).conflicts(&Notes::newest(10)).unwrap();
     notes.sort_by(|a, b| a.new.cmp(&b.new));
     let both = notes.remove(0);
     assert_eq!(both.old.as_deref(), Some(r#"{"id":1,"a":"a","b":"b"}"#), "{backend:?}");
@@ -139,7 +139,7 @@ fn a_message_that_quotes_a_long_value_is_cut() {
     let upload = [Upload::Insert("t", vec![int(1), text(&long)])];
     let applied = center.upload(&mut remote, &upload).unwrap();
     assert_eq!(applied.rejected, 1);
-    let note = admin(&center).rejects(Notes::Newest(1)).unwrap().remove(0);
+    let note = admin(&center).rejects(&Notes::newest(1)).unwrap().remove(0);
     assert!(note.message.chars().count() < 2_000, "{}", note.message.len());
     assert!(note.row.unwrap().len() < 100_000);
     let owed = center.value("SELECT length(message) FROM syncline.syncline_owed");

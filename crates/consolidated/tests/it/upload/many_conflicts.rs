@@ -72,7 +72,7 @@ fn each_of_many_conflicts_has_its_own_record() {
             })
             .collect();
         let (applied, _) = center.synchronize(&mut remote, &uploads);
-        let mut notes = administer(&center.url).unwrap().conflicts(Notes::Newest(100)).unwrap();
+        let mut notes = administer(&center.url).unwrap().conflicts(&Notes::newest(100)).unwrap();
         assert_eq!(notes.len() as u64, applied.conflicts, "{backend:?}");
         assert!(notes.iter().all(|it| it.table == "t" && it.remote_id == "r" && it.user == "ann"));
         let number = |note: &ConflictNote| -> i64 {

@@ -388,7 +388,7 @@ fn a_rejected_row_tells_what_no_column_takes_too() {
         assert_eq!((applied.conflicts, applied.rejected), (0, 1), "{backend:?}");
         let code = Code::RowReferences.number();
         assert_eq!(download.rejects, [("part".to_owned(), vec![int(1)], code)], "{backend:?}");
-        let notes = administer(&center.url).unwrap().rejects(Notes::Newest(9)).unwrap();
+        let notes = administer(&center.url).unwrap().rejects(&Notes::newest(9)).unwrap();
         assert!(notes[0].message.contains("for the bike"), "{backend:?}: {notes:?}");
     });
 }

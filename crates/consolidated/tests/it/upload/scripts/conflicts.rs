@@ -103,7 +103,7 @@ fn what_a_script_fetches_otherwise_is_resolved_by_scripts_and_comes_back() {
         assert_eq!(heard(&center), "N1,O1");
         let (_, download) = center.synchronize(&mut ida, &[]);
         assert_eq!(comes(&download), [tea(5)]);
-        let notes = administer(&center.url).unwrap().conflicts(Notes::Newest(9)).unwrap();
+        let notes = administer(&center.url).unwrap().conflicts(&Notes::newest(9)).unwrap();
         let pieces = |json: &Option<String>| {
             let row: serde_json::Value = serde_json::from_str(json.as_ref().unwrap()).unwrap();
             row["pieces"].as_i64().unwrap()

@@ -185,7 +185,7 @@ fn a_script_words_what_the_remote_is_told() {
         let scripts = [INSERT, ("", ModifyErrorMessage, words), REPORT];
         let (mut center, mut remote) = center(backend, MODEL, &scripts);
         center.synchronize(&mut remote, &five());
-        let told = administer(&center.url).unwrap().rejects(Notes::Newest(9)).unwrap();
+        let told = administer(&center.url).unwrap().rejects(&Notes::newest(9)).unwrap();
         assert_eq!(told[0].message, "not so: item");
         let model = format!("on_error = \"cancel\"\n{MODEL}");
         center.deploy_own(&model, &scripts).unwrap();

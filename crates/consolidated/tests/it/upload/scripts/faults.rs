@@ -54,7 +54,7 @@ fn a_row_that_a_script_cannot_read_back_is_rejected_and_blocks_no_other() {
             let found = center.value(&format!("SELECT n FROM doc WHERE id = {id}"));
             assert_eq!(found, int(n), "{backend:?}: {id}");
         }
-        let notes = administer(&center.url).unwrap().rejects(Notes::Newest(10)).unwrap();
+        let notes = administer(&center.url).unwrap().rejects(&Notes::newest(10)).unwrap();
         let mut keys: Vec<&str> = notes.iter().map(|note| note.key.as_str()).collect();
         keys.sort_unstable();
         assert_eq!(keys, [r#"{"id":1}"#, r#"{"id":4}"#], "{backend:?}");
@@ -158,7 +158,7 @@ fn a_script_that_reads_nothing_fails_the_upload_and_rejects_nothing() {
         let failure = center.upload(&mut remote, &[update(1), update(3)]).unwrap_err();
         assert_eq!(failure.code(), Code::ScriptFailed, "{backend:?}: {failure:?}");
         assert_eq!(center.value("SELECT n FROM doc WHERE id = 3"), int(3), "{backend:?}");
-        let notes = administer(&center.url).unwrap().rejects(Notes::Newest(10)).unwrap();
+        let notes = administer(&center.url).unwrap().rejects(&Notes::newest(10)).unwrap();
         assert!(notes.is_empty(), "{backend:?}: {notes:?}");
     });
 }

@@ -52,11 +52,11 @@ fn visits(center: &Center) -> String {
 }
 
 fn rejects(center: &Center) -> Vec<RejectNote> {
-    administer(&center.url).unwrap().rejects(Notes::Newest(10)).unwrap()
+    administer(&center.url).unwrap().rejects(&Notes::newest(10)).unwrap()
 }
 
 fn conflicts(center: &Center) -> Vec<ConflictNote> {
-    administer(&center.url).unwrap().conflicts(Notes::Newest(10)).unwrap()
+    administer(&center.url).unwrap().conflicts(&Notes::newest(10)).unwrap()
 }
 
 #[test]

@@ -127,7 +127,7 @@ fn what_only_the_application_can_run_rejects_the_rows_that_need_it() {
         assert!(download.upserts.contains(&theirs), "{}: {download:?}", case.owner);
         let keys = [3, 1, 2].into_iter().zip(case.rejected).filter(|(_, rejected)| *rejected);
         let keys: Vec<String> = keys.map(|(key, _)| format!("{{\"id\":{key}}}")).collect();
-        let mut notes = administer(&center.url).unwrap().rejects(Notes::Newest(10)).unwrap();
+        let mut notes = administer(&center.url).unwrap().rejects(&Notes::newest(10)).unwrap();
         notes.sort_by_key(|note| keys.iter().position(|key| *key == note.key));
         assert_eq!(
             notes.iter().map(|note| &note.key).collect::<Vec<_>>(),
