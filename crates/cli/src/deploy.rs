@@ -9,19 +9,6 @@ use terminal::output;
 
 /// Brings the database to what the models say, or prints what that would take.
 pub(crate) fn run(options: &DeployOptions) -> Result<(), Failure> {
-    let deployed = deploy(options);
-    if let (Err(failure), true) = (&deployed, options.json) {
-        let (none, error): ([&str; 0], _) = ([], output::failure_json(failure));
-        let result = json!({
-            "deployed": false, "statements": none, "notices": none, "error": error,
-        });
-        // The failure itself matters more than that it could not be printed twice.
-        let _ = output::json(&result);
-    }
-    deployed
-}
-
-fn deploy(options: &DeployOptions) -> Result<(), Failure> {
     let config = Config::read(&options.dir.dir)?;
     let models = files::models(&config)?;
     let mut admin = consolidated::administer(&config.consolidated)?;

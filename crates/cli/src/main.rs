@@ -28,8 +28,9 @@ mod undeploy;
 mod user;
 
 use args::{Arguments, Command};
-use clap::Parser;
+use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use model::Failure;
+use serde_json::json;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use terminal::output;
@@ -43,10 +44,16 @@ fn main() -> ExitCode {
     #[cfg(feature = "fail-points")]
     let _scenario = fail::FailScenario::setup();
 
-    let arguments = Arguments::parse_from(verb_first(std::env::args_os().collect()));
+    let typed = Arguments::command().get_matches_from(verb_first(std::env::args_os().collect()));
+    let json = wants_json(&typed);
+    let arguments = Arguments::from_arg_matches(&typed).unwrap_or_else(|error| error.exit());
     match log::start(&arguments).and_then(|()| run(arguments.command)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
+            if json && !output::has_printed_json() {
+                // The failure itself matters more than that it could not be printed twice.
+                let _ = output::json(&json!({ "error": output::failure_json(&failure) }));
+            }
             output::failure(&failure);
             ExitCode::FAILURE
         }
@@ -67,6 +74,14 @@ fn verb_first(mut arguments: Vec<OsString>) -> Vec<OsString> {
         std::mem::swap(file, verb);
     }
     arguments
+}
+
+/// Whether the command was given `--json`, whichever it is. That of `bench` names a file.
+fn wants_json(typed: &ArgMatches) -> bool {
+    match typed.subcommand() {
+        Some((_, typed)) => wants_json(typed),
+        None => matches!(typed.try_get_one::<bool>("json"), Ok(Some(true))),
+    }
 }
 
 fn run(command: Command) -> Result<(), Failure> {

@@ -8,6 +8,7 @@
 use model::{Code, Failure};
 use serde_json::Value;
 use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Prints one line on standard output, at once.
 pub fn line(text: &str) -> Result<(), Failure> {
@@ -18,9 +19,18 @@ pub fn line(text: &str) -> Result<(), Failure> {
     }
 }
 
+/// Whether a program that reads standard output has got its JSON.
+static JSON_PRINTED: AtomicBool = AtomicBool::new(false);
+
 /// Prints one JSON value on a line of its own.
 pub fn json(value: &Value) -> Result<(), Failure> {
+    JSON_PRINTED.store(true, Ordering::Relaxed);
     line(&value.to_string())
+}
+
+/// Whether [`json`] was called: its result says already what failed.
+pub fn has_printed_json() -> bool {
+    JSON_PRINTED.load(Ordering::Relaxed)
 }
 
 // A reader that has seen enough, as `head` does, is no failure.

@@ -86,6 +86,7 @@ struct Downloaded {
 struct ErrorSummary {
     code: String,
     message: String,
+    hint: String,
     retry: bool,
     retry_after_s: Option<u32>,
     table: Option<String>,
@@ -154,6 +155,7 @@ impl Summary {
         self.error = Some(ErrorSummary {
             code: failure.code().to_string(),
             message: failure.full_message(),
+            hint: failure.hint_text().to_owned(),
             retry: failure.retry(),
             retry_after_s: failure.retry_after(),
             table: failure.table_name().map(str::to_owned),

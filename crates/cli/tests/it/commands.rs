@@ -216,6 +216,29 @@ fn undeploy_asks_first_on_a_terminal() {
     assert_eq!(deployed(), 0);
 }
 
+/// Programs had to read the message of a failure from text for people.
+#[test]
+fn a_command_with_json_fails_in_json_too() {
+    let world = shop();
+    world.syncline.ok(INIT);
+    for arguments in [
+        &["deploy", "--dir", "nowhere", "--json"][..],
+        &["user", "list", "--dir", "project", "--json"],
+        &["fleet", "show", "i", "--dir", "project", "--json"],
+        &["remote", "status", "nothing.db", "--json"],
+        &["sync", "nothing.db", "--json"],
+    ] {
+        let failed = world.syncline.run(arguments);
+        assert_eq!(failed.code, Some(1), "{failed:?}");
+        let told: serde_json::Value = serde_json::from_str(&failed.stdout).unwrap();
+        let error = &told["error"];
+        let code = error["code"].as_str().unwrap();
+        assert_eq!(failed.message(code), error["message"].as_str().unwrap());
+        assert!(failed.stderr.contains(error["hint"].as_str().unwrap()), "{failed:?}");
+        assert_eq!(error["retry"], false);
+    }
+}
+
 #[test]
 fn check_finds_a_dropped_trigger() {
     let world = shop();
