@@ -4,6 +4,7 @@
 
 mod cert;
 mod compression;
+mod consent;
 mod credential;
 mod dir;
 mod expiry;
@@ -18,6 +19,7 @@ mod remote_verify;
 mod user;
 
 pub(crate) use cert::{CertAction, CertOptions, TrustOptions};
+pub(crate) use consent::Consent;
 pub(crate) use credential::CredentialOptions;
 pub(crate) use dir::Dir;
 pub(crate) use expiry::{Expires, date};
@@ -193,20 +195,19 @@ pub(crate) struct DeployOptions {
 
 /// Removes everything Syncline created from the consolidated database.
 ///
-/// Your tables and rows stay as they are. The users and the state of all remotes are removed. On
-/// a terminal it asks for confirmation.
+/// Your tables and rows stay as they are. The users and the state of all remotes are removed.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   syncline undeploy --dir sales
-  syncline undeploy --dir sales --yes    without confirmation, for scripts")]
+  syncline undeploy --dir sales --dry-run    print the SQL, change nothing
+  syncline undeploy --dir sales --yes        without a question, for scripts")]
 pub(crate) struct UndeployOptions {
     #[command(flatten)]
     pub(crate) dir: Dir,
 
-    /// Do not ask for confirmation
-    #[arg(long)]
-    pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) consent: Consent,
 }
 
 /// Compares model, database and deployment.
@@ -525,9 +526,9 @@ mod tests {
             "syncline fleet show i",
             "syncline fleet bind i --user ann --user ben",
             "syncline fleet bind i --any --dir d",
-            "syncline fleet forget i --json",
-            "syncline declare-restored --dir d --json",
-            "syncline rotate-keys --dir d",
+            "syncline fleet forget i --json --dry-run",
+            "syncline declare-restored --dir d --json --yes",
+            "syncline rotate-keys --dir d --yes",
             "syncline cert dev",
             "syncline cert dev --dir d --host a --host 10.0.0.1 --user ann --force",
             "syncline sync r.db --server tls://a:1 --ca-file ca.pem",
@@ -584,6 +585,7 @@ mod tests {
             ("syncline remote rejects dismiss r.db --key id=1", ErrorKind::MissingRequiredArgument),
             ("syncline remote rejects dismiss r.db --all --id 1", ErrorKind::ArgumentConflict),
             ("syncline init d", ErrorKind::MissingRequiredArgument),
+            ("syncline user remove ann --yes --dry-run", ErrorKind::ArgumentConflict),
             ("syncline fleet bind i", ErrorKind::MissingRequiredArgument),
             ("syncline fleet bind i --any --user ann", ErrorKind::ArgumentConflict),
             ("syncline user add ann --password secret", ErrorKind::UnknownArgument),

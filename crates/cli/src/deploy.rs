@@ -53,7 +53,8 @@ pub(crate) fn run(options: &DeployOptions) -> Result<(), Failure> {
     }
 }
 
-fn print_statements(statements: &[String]) -> Result<(), Failure> {
+/// Prints SQL that can be fed to a database.
+pub(crate) fn print_statements(statements: &[String]) -> Result<(), Failure> {
     for statement in statements {
         let statement = statement.trim_end();
         let end = if statement.ends_with(';') { "" } else { ";" };

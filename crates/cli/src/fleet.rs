@@ -1,10 +1,13 @@
 //! `syncline fleet`, `declare-restored` and `rotate-keys`: the remotes that the center knows.
 
-use crate::args::{DeclareRestoredOptions, Dir, FleetAction, FleetOptions, RotateKeysOptions};
+use crate::args::{
+    Consent, DeclareRestoredOptions, Dir, FleetAction, FleetOptions, RotateKeysOptions,
+};
 use crate::config::Config;
 use consolidated::{Administration, KnownRemote, RemoteBinding};
 use model::{Code, Failure, RemoteId, UserName};
 use serde_json::{Value, json};
+use terminal::confirm::confirmed;
 use terminal::output::{self, counted};
 
 /// Does what was asked with remotes.
@@ -17,19 +20,25 @@ pub(crate) fn run(options: FleetOptions) -> Result<(), Failure> {
             if json { output::json(&remote_json(&remote)) } else { show(&remote) }
         }
         FleetAction::Bind { id, users, any, dir, json } => bind(&id, users, any, &dir, json),
-        FleetAction::Forget { id, dir, json } => {
-            open(&dir)?.forget_remote(&id)?;
-            if json {
-                return output::json(&json!({ "forgotten": id }));
-            }
-            output::line(&output::one_line(&format!("forgot remote {id}")))
-        }
+        FleetAction::Forget { id, dir, consent, json } => forget(&id, &dir, &consent, json),
     }
 }
 
 /// Takes the operator's word that the database was restored.
 pub(crate) fn declare_restored(options: &DeclareRestoredOptions) -> Result<(), Failure> {
-    open(&options.dir)?.declare_restored()?;
+    let mut admin = open(&options.dir)?;
+    let remotes = counted(admin.remotes(None)?.len() as u64, "remote");
+    let will = format!(
+        "declare-restored declares that the consolidated database was restored: {remotes} will \
+         download all tables at the next synchronization, and compare them"
+    );
+    if options.consent.dry_run {
+        return would(&will, options.json);
+    }
+    if !confirmed(options.consent.yes, &will)? {
+        return Ok(());
+    }
+    admin.declare_restored()?;
     if options.json {
         return output::json(&json!({ "declared_restored": true }));
     }
@@ -38,7 +47,19 @@ pub(crate) fn declare_restored(options: &DeclareRestoredOptions) -> Result<(), F
 
 /// Draws new keys for tokens and receipts.
 pub(crate) fn rotate_keys(options: &RotateKeysOptions) -> Result<(), Failure> {
-    open(&options.dir)?.rotate_keys()?;
+    let mut admin = open(&options.dir)?;
+    let remotes = counted(admin.remotes(None)?.len() as u64, "remote");
+    let will = format!(
+        "rotate-keys makes every session token void: who synchronizes with a token, of {remotes}, \
+         needs a password again"
+    );
+    if options.consent.dry_run {
+        return would(&will, false);
+    }
+    if !confirmed(options.consent.yes, &will)? {
+        return Ok(());
+    }
+    admin.rotate_keys()?;
     output::line(
         "every session token is void; send the servers SIGHUP, so that they use the new key",
     )
@@ -46,6 +67,36 @@ pub(crate) fn rotate_keys(options: &RotateKeysOptions) -> Result<(), Failure> {
 
 fn open(dir: &Dir) -> Result<Box<dyn Administration>, Failure> {
     consolidated::administer(&Config::read(&dir.dir)?.consolidated)
+}
+
+fn would(will: &str, json: bool) -> Result<(), Failure> {
+    match json {
+        true => output::json(&json!({ "dry_run": will })),
+        false => output::line(&output::one_line(will)),
+    }
+}
+
+fn forget(id: &RemoteId, dir: &Dir, consent: &Consent, json: bool) -> Result<(), Failure> {
+    let mut admin = open(dir)?;
+    let remote = admin.remotes(Some(id))?.pop().ok_or_else(|| missing(id))?;
+    let will = format!(
+        "fleet forget removes remote {id} of {}: its last download was {}, and {} that it is owed \
+         are forgotten with it",
+        owners(&remote.binding),
+        or_never(remote.last_download_at.as_deref()),
+        counted(remote.owed.unsigned_abs(), "row"),
+    );
+    if consent.dry_run {
+        return would(&will, json);
+    }
+    if !confirmed(consent.yes, &will)? {
+        return Ok(());
+    }
+    admin.forget_remote(id)?;
+    if json {
+        return output::json(&json!({ "forgotten": id }));
+    }
+    output::line(&output::one_line(&format!("forgot remote {id}")))
 }
 
 fn missing(id: &RemoteId) -> Failure {

@@ -29,7 +29,7 @@ mod user;
 
 use args::{Arguments, Command};
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
-use model::Failure;
+use model::{Code, Failure};
 use serde_json::json;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -55,7 +55,11 @@ fn main() -> ExitCode {
                 let _ = output::json(&json!({ "error": output::failure_json(&failure) }));
             }
             output::failure(&failure);
-            ExitCode::FAILURE
+            match failure.code() {
+                // Repeating the command cannot help: an option is missing.
+                Code::NotConfirmed => ExitCode::from(2),
+                _ => ExitCode::FAILURE,
+            }
         }
     }
 }

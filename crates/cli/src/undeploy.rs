@@ -2,40 +2,47 @@
 
 use crate::args::UndeployOptions;
 use crate::config::Config;
+use crate::deploy::print_statements;
 use model::Failure;
-use std::io::{self, IsTerminal};
+use terminal::confirm::confirmed;
 use terminal::output::{self, counted};
 
 /// Removes every object; the user's tables and rows stay.
 pub(crate) fn run(options: &UndeployOptions) -> Result<(), Failure> {
     let config = Config::read(&options.dir.dir)?;
     let mut admin = consolidated::administer(&config.consolidated)?;
-    if !options.yes && io::stdin().is_terminal() && !confirmed(&config) {
-        return output::line("nothing was changed");
+    let planned = admin.undeploy(true)?.statements;
+    let comment = if options.consent.dry_run { "-- " } else { "" };
+    if planned.is_empty() {
+        return output::line(&format!(
+            "{comment}nothing to do: the database has no object of Syncline"
+        ));
     }
-    let undeployment = admin.undeploy()?;
-    match undeployment.statements.len() as u64 {
-        0 => output::line("nothing to do: the database has no object of Syncline")?,
-        count => output::line(&format!(
-            "removed every object of Syncline from {} by {}",
-            config.consolidated,
-            counted(count, "statement")
-        ))?,
+    if options.consent.dry_run {
+        return print_statements(&planned);
     }
+    // Also what somebody has half removed by hand can be removed.
+    let remotes = match admin.remotes(None) {
+        Ok(remotes) => counted(remotes.len() as u64, "remote"),
+        Err(_) => "all remotes".to_owned(),
+    };
+    let will = format!(
+        "undeploy removes from {} all that Syncline created, by {}: users, conflicts, rejects and \
+         the state of {remotes}, which must all start over. Your own tables and rows stay",
+        config.consolidated,
+        counted(planned.len() as u64, "statement"),
+    );
+    if !confirmed(options.consent.yes, &will)? {
+        return Ok(());
+    }
+    let undeployment = admin.undeploy(false)?;
+    output::line(&format!(
+        "removed every object of Syncline from {} by {}",
+        config.consolidated,
+        counted(undeployment.statements.len() as u64, "statement")
+    ))?;
     for left in &undeployment.left {
         output::line(&format!("notice: {}", output::one_line(left)))?;
     }
     Ok(())
-}
-
-/// Asks on the terminal. Scripts have none, and are not asked. No answer is a no.
-fn confirmed(config: &Config) -> bool {
-    output::question(&format!(
-        "{}: users, conflicts, rejects and the state of all remotes are removed, and every remote \
-         must start over. Your own tables stay. Continue? [y/N]",
-        config.consolidated
-    ));
-    let mut answer = String::new();
-    io::stdin().read_line(&mut answer).is_ok()
-        && ["y", "yes"].contains(&answer.trim().to_lowercase().as_str())
 }

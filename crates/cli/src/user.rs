@@ -1,14 +1,15 @@
 //! `syncline user`: the users who may synchronize, with their claims.
 
-use crate::args::{Expires, UserAction, UserOptions, date};
+use crate::args::{Consent, Expires, UserAction, UserOptions, date};
 use crate::claims;
 use crate::config::Config;
-use consolidated::{Administration, Expiry};
+use consolidated::{Administration, Expiry, KnownRemote, RemoteBinding};
 use model::{Code, Failure, UserName};
 use serde_json::{Value, json};
 use server::password::Costs;
 use std::collections::BTreeMap;
 use std::path::Path;
+use terminal::confirm::confirmed;
 use terminal::{output, secret};
 
 /// Does what was asked with users.
@@ -60,12 +61,33 @@ pub(crate) fn run(options: UserOptions) -> Result<(), Failure> {
             open(&dir.dir)?.set_locked(&name, false)?;
             output::line(&output::one_line(&format!("unlocked user {name}")))
         }
-        UserAction::Remove { name, dir } => {
-            open(&dir.dir)?.remove_user(&name)?;
-            output::line(&output::one_line(&format!("removed user {name}")))
-        }
+        UserAction::Remove { name, dir, consent } => remove(&name, &dir.dir, &consent),
         UserAction::List { dir, json } => list(open(&dir.dir)?.as_mut(), json),
     }
+}
+
+fn remove(name: &UserName, dir: &Path, consent: &Consent) -> Result<(), Failure> {
+    let mut admin = open(dir)?;
+    let claims = admin.claims(name)?.len() as u64;
+    let of_user = |remote: &KnownRemote| match &remote.binding {
+        RemoteBinding::Users(users) => users.contains(name),
+        RemoteBinding::Open | RemoteBinding::Any => false,
+    };
+    let remotes = admin.remotes(None)?.into_iter().filter(of_user).count() as u64;
+    let will = format!(
+        "user remove removes {name} with the password and {}; {} will not belong to this user any \
+         more, and their pending changes are not uploaded",
+        output::counted(claims, "claim"),
+        output::counted(remotes, "remote"),
+    );
+    if consent.dry_run {
+        return output::line(&output::one_line(&will));
+    }
+    if !confirmed(consent.yes, &will)? {
+        return Ok(());
+    }
+    admin.remove_user(name)?;
+    output::line(&output::one_line(&format!("removed user {name}")))
 }
 
 /// The claims with these changes. An empty value removes a claim.

@@ -41,7 +41,7 @@ pub struct Deployment {
     pub notices: Vec<String>,
 }
 
-/// What `undeploy` did.
+/// What `undeploy` did, or would do.
 #[derive(Debug, Clone, Default)]
 pub struct Undeployment {
     /// The SQL statements, in order; none if the database had no object of Syncline.

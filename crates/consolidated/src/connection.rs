@@ -37,8 +37,9 @@ pub trait Administration: Debug {
     /// Makes the database what the models say; with `dry_run` only tells.
     fn deploy(&mut self, models: &[SyncModel], dry_run: bool) -> Result<Deployment, Failure>;
 
-    /// Removes every object of Syncline; says what it did, and what it could not put back.
-    fn undeploy(&mut self) -> Result<Undeployment, Failure>;
+    /// Removes every object of Syncline; says what it did, and what it could not put back. With
+    /// `dry_run` only tells the statements.
+    fn undeploy(&mut self, dry_run: bool) -> Result<Undeployment, Failure>;
 
     /// Compares models, deployment and database.
     fn check(&mut self, models: &[SyncModel]) -> Result<Vec<Finding>, Failure>;

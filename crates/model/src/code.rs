@@ -417,6 +417,11 @@ codes! {
     /// The keys that JWTs are verified with cannot be read, or are not a JSON Web Key Set, or none
     /// of them can be used. A server that runs keeps the keys that it has.
     6012 JwtKeysUnusable Operator false "correct `jwt_keys` or `jwt_secret_file` in syncline.toml";
+    /// The command takes something away that cannot be given back, and there is no terminal on
+    /// which it could ask. Nothing was changed; the message says what it would do. The exit code is
+    /// 2.
+    6013 NotConfirmed Operator false
+        "give --yes to do it, or --dry-run to see more of it";
     /// The peer breaks the rules of WebSocket, or sends text where only binary messages are
     /// expected. The connection is closed with 1002 or 1003.
     6020 WebSocketBroken Remote false

@@ -8,6 +8,29 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+/// Runs a program on a terminal of its own, waits until it has printed a text, and types another.
+const TERMINAL: &str = "
+import os, pty, sys
+awaited, typed = (text.encode() for text in sys.argv[1:3])
+pid, terminal = pty.fork()
+if pid == 0:
+    os.execv(sys.argv[3], sys.argv[3:])
+shown = b''
+while True:
+    if typed and awaited in shown:
+        os.write(terminal, typed)
+        typed = b''
+    try:
+        text = os.read(terminal, 4096)
+    except OSError:
+        break
+    if not text:
+        break
+    shown += text
+sys.stdout.buffer.write(shown)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+";
+
 /// The executable `syncline` and the folder in which it runs.
 #[derive(Debug, Clone)]
 pub struct Syncline {
@@ -59,6 +82,30 @@ impl Syncline {
         arguments: &[S],
     ) -> Outcome {
         finish(self.command(arguments).env("FAILPOINTS", fail_points).spawn().unwrap())
+    }
+
+    /// Runs a command on a terminal: as soon as `awaited` is shown, `typed` is typed. What is shown
+    /// is in `stdout`.
+    pub fn on_terminal<S: AsRef<OsStr>>(
+        &self,
+        arguments: &[S],
+        awaited: &str,
+        typed: &str,
+    ) -> Outcome {
+        let command = self.command(arguments);
+        let mut terminal = Command::new("python3");
+        without_surroundings(&mut terminal);
+        terminal
+            .args(["-c", TERMINAL, awaited, typed])
+            .arg(command.get_program())
+            .args(command.get_args())
+            .current_dir(&self.folder)
+            .env_remove("FAILPOINTS")
+            .env("NO_COLOR", "1")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        finish(terminal.spawn().unwrap())
     }
 
     /// Runs a command that must succeed; gives what it printed on standard output.

@@ -127,7 +127,7 @@ fn refuse_deployments_of_others(session: &mut Session, url: &Url) -> Result<(), 
             "create a database for it: `createdb bench`, then --consolidated postgres:///bench",
         ));
     }
-    consolidated::administer(url)?.undeploy().map(drop)
+    consolidated::administer(url)?.undeploy(false).map(drop)
 }
 
 impl Center for Postgres {
@@ -242,7 +242,7 @@ impl Center for Postgres {
         let undeployed = match session
             .one::<bool>("SELECT to_regclass('syncline.syncline_script_version') IS NOT NULL")
         {
-            Ok(true) => consolidated::administer(&url)?.undeploy().map(drop),
+            Ok(true) => consolidated::administer(&url)?.undeploy(false).map(drop),
             other => other.map(drop),
         };
         // The rows go even where the deployment stays.

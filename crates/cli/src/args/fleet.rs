@@ -1,7 +1,7 @@
 //! The options of `syncline fleet`, `declare-restored` and `rotate-keys`.
 
-use super::Dir;
 use super::name::{parse_remote_id, parse_user};
+use super::{Consent, Dir};
 use clap::{Args, Subcommand};
 use model::{RemoteId, UserName};
 
@@ -74,6 +74,8 @@ pub(crate) enum FleetAction {
         id: RemoteId,
         #[command(flatten)]
         dir: Dir,
+        #[command(flatten)]
+        consent: Consent,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -91,6 +93,9 @@ pub(crate) struct DeclareRestoredOptions {
     #[command(flatten)]
     pub(crate) dir: Dir,
 
+    #[command(flatten)]
+    pub(crate) consent: Consent,
+
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -106,4 +111,7 @@ pub(crate) struct DeclareRestoredOptions {
 pub(crate) struct RotateKeysOptions {
     #[command(flatten)]
     pub(crate) dir: Dir,
+
+    #[command(flatten)]
+    pub(crate) consent: Consent,
 }

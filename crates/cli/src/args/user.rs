@@ -1,8 +1,8 @@
 //! The options of `syncline user`.
 
-use super::Dir;
 use super::expiry::{Expires, parse_expiry};
 use super::name::{parse_claim, parse_user};
+use super::{Consent, Dir};
 use clap::{Args, Subcommand};
 use model::UserName;
 use std::path::PathBuf;
@@ -99,6 +99,8 @@ pub(crate) enum UserAction {
         name: UserName,
         #[command(flatten)]
         dir: Dir,
+        #[command(flatten)]
+        consent: Consent,
     },
     /// Lists all users with their claims
     List {

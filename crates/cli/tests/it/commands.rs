@@ -1,7 +1,9 @@
 //! Every command without a synchronization: what it prints, what it writes, how it fails.
 
+mod confirm;
+
 use harness::postgres::Cluster;
-use harness::{Server, World, count, query, sql};
+use harness::{Server, World, query, sql};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
@@ -165,55 +167,8 @@ fn deploy_is_idempotent_and_undeploy_leaves_the_database_as_it_was() {
     assert!(world.syncline.ok(&["check", "--dir", "project"]).contains("agree"));
     let scripts = world.syncline.ok(&["scripts", "show", "--dir", "project"]);
     assert!(scripts.contains("table order, event upload_insert"), "{scripts}");
-    world.syncline.ok(&["undeploy", "--dir", "project"]);
+    world.syncline.ok(&["undeploy", "--dir", "project", "--yes"]);
     assert_eq!(schema(), before);
-}
-
-/// Runs a program on a terminal of its own and types one line.
-const TERMINAL: &str = "
-import os, pty, sys
-pid, terminal = pty.fork()
-if pid == 0:
-    os.execv(sys.argv[2], sys.argv[2:])
-os.write(terminal, sys.argv[1].encode() + b'\\n')
-while True:
-    try:
-        text = os.read(terminal, 4096)
-    except OSError:
-        break
-    if not text:
-        break
-    sys.stdout.buffer.write(text)
-sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-";
-
-/// It removed everything at once, also from the wrong folder.
-#[test]
-fn undeploy_asks_first_on_a_terminal() {
-    let world = shop();
-    world.syncline.ok(INIT);
-    world.syncline.ok(&["deploy", "--dir", "project"]);
-    let deployed = || {
-        count(
-            &world.consolidated(),
-            "SELECT count(*) FROM sqlite_schema
-        WHERE name = 'syncline_system'",
-        )
-    };
-    let typed = |line: &str| {
-        let mut command = std::process::Command::new("python3");
-        command.args(["-c", TERMINAL, line, PROGRAM, "undeploy", "--dir"]);
-        let output = command.arg(world.path("project")).output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    };
-    for no in ["", "n", "what?"] {
-        let shown = typed(no);
-        assert!(shown.contains("[y/N]") && shown.contains("nothing was changed"), "{shown}");
-        assert_eq!(deployed(), 1);
-    }
-    assert!(typed("y").contains("removed every object"));
-    assert_eq!(deployed(), 0);
 }
 
 /// Programs had to read the message of a failure from text for people.
@@ -419,10 +374,11 @@ fn users_are_added_changed_listed_and_removed() {
     let ann = serde_json::json!({ "name": "ann", "claims": claims, "locked": false });
     assert_eq!(list, serde_json::json!([ann]));
     syncline.ok(&["user", "password", "ann", "--password-file", "secret"]);
-    syncline.ok(&["user", "remove", "ann"]);
+    syncline.ok(&["user", "remove", "ann", "--yes"]);
     for action in ["remove", "set", "password"] {
         let mut arguments = vec!["user", action, "ann"];
         match action {
+            "remove" => arguments.push("--yes"),
             "set" => arguments.extend(["--claim", "a=b"]),
             "password" => arguments.extend(["--password-file", "secret"]),
             _ => {}
@@ -668,7 +624,7 @@ fn a_server_reloads_what_can_be_changed() {
     world.sync("ann", &server);
 
     // A token that is signed with the former key is refused later.
-    world.syncline.ok(&["rotate-keys"]);
+    world.syncline.ok(&["rotate-keys", "--yes"]);
     server.reload();
     let mut with_token = world.sync_arguments("ann", &server);
     with_token.extend(["--token-file", "ann.token"].map(str::to_owned));

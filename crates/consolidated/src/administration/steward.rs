@@ -47,7 +47,7 @@ pub(crate) trait Steward: Sql + Debug + Sized {
         dry_run: bool,
     ) -> Result<Vec<String>, Failure>;
 
-    fn remove_everything(&mut self) -> Result<Undeployment, Failure>;
+    fn remove_everything(&mut self, dry_run: bool) -> Result<Undeployment, Failure>;
 
     /// Deployed objects that are missing or were changed.
     fn drift(&mut self) -> Result<Vec<Finding>, Failure>;
@@ -116,8 +116,8 @@ impl<T: Steward> Administration for T {
         Ok(Deployment { statements, notices: plan.notices })
     }
 
-    fn undeploy(&mut self) -> Result<Undeployment, Failure> {
-        self.remove_everything()
+    fn undeploy(&mut self, dry_run: bool) -> Result<Undeployment, Failure> {
+        self.remove_everything(dry_run)
     }
 
     fn check(&mut self, models: &[SyncModel]) -> Result<Vec<Finding>, Failure> {

@@ -83,8 +83,8 @@ impl Steward for Admin {
         deploy::deploy(&mut self.link, &self.url, plan, dry_run, intent)
     }
 
-    fn remove_everything(&mut self) -> Result<Undeployment, Failure> {
-        let statements = deploy::undeploy(&mut self.link, &self.url)?;
+    fn remove_everything(&mut self, dry_run: bool) -> Result<Undeployment, Failure> {
+        let statements = deploy::undeploy(&mut self.link, &self.url, dry_run)?;
         Ok(Undeployment { statements, left: Vec::new() })
     }
 

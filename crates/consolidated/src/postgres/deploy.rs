@@ -126,18 +126,29 @@ fn prepare_scripts(link: &mut Link, plan: &mut Plan) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Removes everything of Syncline.
-pub(super) fn undeploy(link: &mut Link, url: &PostgresUrl) -> Result<Vec<String>, Failure> {
+/// Removes everything of Syncline, or only says what it would run.
+pub(super) fn undeploy(
+    link: &mut Link,
+    url: &PostgresUrl,
+    dry_run: bool,
+) -> Result<Vec<String>, Failure> {
+    if dry_run {
+        return Ok(statements(&removal(link)?));
+    }
     exclusively(url, |_| {
-        let present = Installed::read(link)?;
-        let objects = system_objects(link)?;
-        let sql = "SELECT value FROM syncline.syncline_system WHERE name = 'schema_created'";
-        let drops_schema = present.has_system_tables
-            && one(link, sql, "read who made the schema")?.as_deref() == Some("1");
-        let steps = steps::undeploy(&present, &objects, drops_schema);
+        let steps = removal(link)?;
         steps.iter().try_for_each(|step| run(link, step))?;
         Ok(statements(&steps))
     })
+}
+
+fn removal(link: &mut Link) -> Result<Vec<Step>, Failure> {
+    let present = Installed::read(link)?;
+    let objects = system_objects(link)?;
+    let sql = "SELECT value FROM syncline.syncline_system WHERE name = 'schema_created'";
+    let drops_schema = present.has_system_tables
+        && one(link, sql, "read who made the schema")?.as_deref() == Some("1");
+    Ok(steps::undeploy(&present, &objects, drops_schema))
 }
 
 fn statements<'s>(steps: impl IntoIterator<Item = &'s Step>) -> Vec<String> {

@@ -66,9 +66,12 @@ impl Steward for Admin {
         deploy::deploy(&mut self.connection, plan, dry_run, intent)
     }
 
-    fn remove_everything(&mut self) -> Result<Undeployment, Failure> {
+    fn remove_everything(&mut self, dry_run: bool) -> Result<Undeployment, Failure> {
+        if dry_run {
+            return deploy::undeploy(&mut self.connection, true);
+        }
         let lock = ServeLock::take(&self.location)?;
-        let undeployment = deploy::undeploy(&mut self.connection)?;
+        let undeployment = deploy::undeploy(&mut self.connection, false)?;
         lock.remove(&self.location)?;
         Ok(undeployment)
     }

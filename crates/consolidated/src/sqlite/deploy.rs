@@ -191,20 +191,26 @@ impl Work<'_> {
     }
 }
 
-/// Removes every object of Syncline.
-pub(super) fn undeploy(connection: &mut Connection) -> Result<Undeployment, Failure> {
+/// Removes every object of Syncline, or only says what it would run.
+pub(super) fn undeploy(
+    connection: &mut Connection,
+    dry_run: bool,
+) -> Result<Undeployment, Failure> {
     if !format::is_deployed(&mut &*connection)? {
         return Ok(Undeployment::default());
     }
     require_known_format(connection)?;
     let sql = "SELECT value FROM syncline_system WHERE name = 'journal_mode_before'";
     let before: Option<String> = query::maybe(connection, "read the former journal mode", sql, [])?;
-    let statements = in_transaction(connection, false, |work| {
+    let statements = in_transaction(connection, dry_run, |work| {
         for (kind, name) in our_objects(&work.transaction)? {
             work.run(&format!("DROP {kind} {}", ident(&name)))?;
         }
         Ok(())
     })?;
+    if dry_run {
+        return Ok(Undeployment { statements, left: Vec::new() });
+    }
     let left = match before.filter(|mode| mode != "wal") {
         Some(mode) => restore_journal_mode(connection, &mode)?,
         None => None,

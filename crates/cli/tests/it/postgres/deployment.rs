@@ -45,7 +45,7 @@ fn many_tables_are_deployed_and_leave_no_trace() {
     let server = world.serve();
     world.sync("ann", &server);
     server.stop();
-    world.syncline.ok(&["undeploy"]);
+    world.syncline.ok(&["undeploy", "--yes"]);
     let after = world.database().dump(&[]);
     let trace: Vec<(&str, &str)> =
         before.lines().zip(after.lines()).filter(|(before, after)| before != after).collect();
@@ -97,7 +97,7 @@ fn whoever_serves_or_writes_needs_no_right_of_the_owner() {
     let refused = |text: &str| writer.try_sql(text).stderr.contains("permission denied");
     assert!(refused("SELECT * FROM syncline.syncline_user"));
     assert!(refused("DELETE FROM syncline.syncline_remote"));
-    world.syncline.fails("E3012", &["undeploy"]);
+    world.syncline.fails("E3012", &["undeploy", "--yes"]);
     let owner = database.as_role(&server_role);
     assert!(owner.try_sql("DROP TABLE note").stderr.contains("must be owner"));
 }

@@ -144,7 +144,7 @@ fn what_was_downloaded_in_another_life_is_not_acknowledged() {
         let syncline = world.syncline.clone();
         proxy.forge(move |_, message| {
             if let Message::Acknowledgement(_) = message {
-                syncline.ok(&["declare-restored"]);
+                syncline.ok(&["declare-restored", "--yes"]);
             }
         });
         sync_through(&world, &proxy);

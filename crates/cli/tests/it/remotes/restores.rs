@@ -134,7 +134,7 @@ fn set_back(world: &World, postgres: bool) {
         UPDATE customer SET name = 'One' WHERE id = 1;
         INSERT INTO customer VALUES (2, 'Two')";
     world.center_sql(back);
-    world.syncline.ok(&["declare-restored"]);
+    world.syncline.ok(&["declare-restored", "--yes"]);
 }
 
 /// All remotes have gone on, and then the center was set back. No server runs.
@@ -251,7 +251,7 @@ fn what_was_only_uploaded_is_compared_when_it_is_downloaded() {
         server.stop();
         if postgres {
             world.center_sql("DELETE FROM customer WHERE id = 10");
-            world.syncline.ok(&["declare-restored"]);
+            world.syncline.ok(&["declare-restored", "--yes"]);
         } else {
             copy_of(&world.path("backup.db"), &world.consolidated());
         }
@@ -478,9 +478,9 @@ fn a_forgotten_remote_comes_back_without_harm() {
         let of_ann = |it: &&Value| it["users"] == json!(["ann"]);
         let id = fleet.as_array().unwrap().iter().find(of_ann).unwrap()["remote_id"].clone();
         let id = id.as_str().unwrap();
-        world.syncline.ok(&["fleet", "forget", id]);
+        world.syncline.ok(&["fleet", "forget", id, "--yes"]);
         world.syncline.fails("E6160", &["fleet", "show", id]);
-        world.syncline.fails("E6160", &["fleet", "forget", id]);
+        world.syncline.fails("E6160", &["fleet", "forget", id, "--yes"]);
         assert_eq!(world.syncline.json(&["fleet", "list", "--json"]).as_array().unwrap().len(), 2);
 
         world
@@ -519,7 +519,7 @@ fn what_an_operator_declares_restored_is_compared() {
         let before = generation(&world);
         sync_all(&world, &server);
         assert_ne!(world.differences("ann"), Vec::<String>::new(), "nobody can know: {postgres}");
-        world.syncline.ok(&["declare-restored"]);
+        world.syncline.ok(&["declare-restored", "--yes"]);
         assert_ne!(generation(&world), before);
         sync_all(&world, &server);
         world.assert_converged(&NAMES);
@@ -558,7 +558,7 @@ fn a_remote_is_bound_to_several_users_and_to_no_namesake() {
         assert_eq!(as_user("cleo").code, Some(0));
         world.syncline.ok(&["fleet", "bind", "till-7", "--user", "ann"]);
 
-        world.syncline.ok(&["user", "remove", "ann"]);
+        world.syncline.ok(&["user", "remove", "ann", "--yes"]);
         world.add_user("ann");
         as_user("ann").message("E2160");
         let shown = world.syncline.json(&["fleet", "show", "till-7", "--json"]);

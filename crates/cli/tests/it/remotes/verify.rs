@@ -308,7 +308,7 @@ fn what_cannot_be_compared_is_refused_with_a_reason() {
     });
     world.syncline.fails("E1003", &arguments(&proxy.url, &[]));
 
-    world.syncline.ok(&["declare-restored"]);
+    world.syncline.ok(&["declare-restored", "--yes"]);
     world.syncline.fails("E2471", &arguments(&server.url, &[]));
     sync(&world, &server);
     verified(&world, &server, &[]);

@@ -70,7 +70,7 @@ fn tables_that_a_remote_receives_whole_again_are_a_warning() {
         let refreshed = "a remote downloads whole tables again";
         world.sync("ann", &server);
         assert_eq!(lines(&server.log(), refreshed), Vec::<Value>::new(), "it had none");
-        world.syncline.ok(&["declare-restored"]);
+        world.syncline.ok(&["declare-restored", "--yes"]);
         world.sync("ann", &server);
         let found = lines(&server.log(), refreshed);
         let [line] = &found[..] else { panic!("{found:?}") };

@@ -41,7 +41,7 @@ fn new_keys_void_every_token_and_no_receipt() {
         assert_eq!(sync(&world, &server, &[]).code, Some(0), "by the token");
         let before = generation(&world);
 
-        world.syncline.ok(&["rotate-keys"]);
+        world.syncline.ok(&["rotate-keys", "--yes"]);
         sync(&world, &server, &[]).message("E2102");
         assert_eq!(sync(&world, &server, &password).code, Some(0), "of the same server");
         drop(server);

@@ -34,10 +34,14 @@ fn undeploy_leaves_the_database_as_it_was() {
     deploy(&url, "[table.customer]\n[table.order]\n[table.\"Odd \\\"name\\\"\"]\n").unwrap();
     assert_ne!(dump(&path), before);
     let mut admin = administer(&url).unwrap();
-    let undeployment = admin.undeploy().unwrap();
+    let deployed = dump(&path);
+    let planned = admin.undeploy(true).unwrap().statements;
+    assert_eq!(dump(&path), deployed, "a dry run changes nothing");
+    let undeployment = admin.undeploy(false).unwrap();
+    assert_eq!(planned, undeployment.statements);
     assert!(!undeployment.statements.is_empty() && undeployment.left.is_empty());
     assert_eq!(dump(&path), before);
-    assert!(admin.undeploy().unwrap().statements.is_empty(), "nothing is left to do");
+    assert!(admin.undeploy(false).unwrap().statements.is_empty(), "nothing is left to do");
     let mode =
         rusqlite::Connection::open(&path)
             .unwrap()
@@ -203,7 +207,7 @@ fn three_hundred_tables_are_deployed_and_undeployed() {
     assert_eq!(center.session(&center::Remote::new("r")).schema.tables.len(), 300);
     assert!(deploy(&center.url, &tables).unwrap().statements.is_empty());
     let mut admin = administer(&center.url).unwrap();
-    admin.undeploy().unwrap();
+    admin.undeploy(false).unwrap();
     let path = center.path();
     assert_eq!(
         center::value(&path, "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'syncline%'"),
@@ -224,7 +228,7 @@ fn undeploy_beside_another_program_does_its_work_and_says_what_it_left() {
     let mode = || other.query_row("PRAGMA journal_mode", [], |row| row.get::<_, String>(0));
     assert_eq!(mode().unwrap(), "wal");
 
-    let undeployment = administer(&url).unwrap().undeploy().unwrap();
+    let undeployment = administer(&url).unwrap().undeploy(false).unwrap();
     assert!(!undeployment.statements.is_empty());
     assert_eq!(dump(&path), before);
     let [left] = &undeployment.left[..] else { panic!("{undeployment:?}") };

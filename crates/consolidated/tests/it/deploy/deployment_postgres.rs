@@ -94,9 +94,10 @@ fn undeploy_leaves_the_database_as_it_was() {
          UPDATE customer SET name = 'Ben' WHERE id = 2",
     );
     let mut admin = admin(&database);
-    assert!(!admin.undeploy().unwrap().statements.is_empty());
+    let planned = admin.undeploy(true).unwrap().statements;
+    assert_eq!(admin.undeploy(false).unwrap().statements, planned, "a dry run changes nothing");
     assert_eq!(database.dump(&[]), before);
-    assert!(admin.undeploy().unwrap().statements.is_empty(), "nothing is left to do");
+    assert!(admin.undeploy(false).unwrap().statements.is_empty(), "nothing is left to do");
 }
 
 // It was dropped without a word: what is ours was known by its name.
@@ -121,7 +122,7 @@ fn an_index_of_the_user_stays_whatever_its_name() {
     kept();
     deploy(&database, "[table.word]\nconflict = \"remote_wins\"").unwrap();
     kept();
-    admin(&database).undeploy().unwrap();
+    admin(&database).undeploy(false).unwrap();
     kept();
 }
 
@@ -185,7 +186,7 @@ fn a_deploy_that_was_killed_is_done_by_the_next() {
         deploy(&database, MODEL).unwrap();
         assert_eq!(errors(&database, MODEL), Vec::<String>::new());
         assert!(deploy(&database, MODEL).unwrap().statements.is_empty());
-        admin(&database).undeploy().unwrap();
+        admin(&database).undeploy(false).unwrap();
         assert_eq!(database.dump(&[]), before);
     }
 }
@@ -369,6 +370,6 @@ fn three_hundred_tables_are_no_hardship() {
     admin(&database).deploy(std::slice::from_ref(&model), false).unwrap();
     let findings = admin(&database).check(&[model]).unwrap();
     assert!(findings.iter().all(|finding| finding.severity == Severity::Notice), "{findings:?}");
-    admin(&database).undeploy().unwrap();
+    admin(&database).undeploy(false).unwrap();
     assert_eq!(database.dump(&["--schema-only"]), before);
 }

@@ -161,7 +161,7 @@ fn record(folder: &Path, database: &Database) -> String {
     database.settle();
     database.run(later);
     deploy(&mut golden, database, admin.as_mut(), "LATER", changed);
-    let undeployment = admin.undeploy().unwrap();
+    let undeployment = admin.undeploy(false).unwrap();
     let undone = undeployment.statements.iter().filter(|sql| !sql.starts_with("DROP TABLE"));
     list(&mut golden, "UNDEPLOYMENT", undone.map(|sql| format!("{sql};")));
     golden

@@ -282,7 +282,7 @@ fn after_a_crash_nothing_is_missed() {
 fn a_server_that_runs_on_notices_a_deployment_from_scratch() {
     let (mut center, database, remote) = synchronized();
     let before = center.session(&remote);
-    syncline_consolidated::administer(&center.url).unwrap().undeploy().unwrap();
+    syncline_consolidated::administer(&center.url).unwrap().undeploy(false).unwrap();
     database.sql("ALTER TABLE customer ADD COLUMN city text");
     center::deploy(&center.url, TABLES).unwrap();
     let after = center.session(&remote);
