@@ -23,6 +23,8 @@ use terminal::output;
 /// Synchronizes once, or keeps on.
 pub(crate) fn run(options: &SyncOptions) -> Result<(), Failure> {
     let mut summary = Summary::of(options);
+    // A link that leads nowhere is there too.
+    let was_there = options.file.symlink_metadata().is_ok();
     let result = match Synchronizer::open(options, &mut summary) {
         Ok(mut synchronizer) if options.watch => watch::run(&mut synchronizer, options),
         Ok(mut synchronizer) => {
@@ -33,6 +35,9 @@ pub(crate) fn run(options: &SyncOptions) -> Result<(), Failure> {
         }
         Err(failure) => Err(failure),
     };
+    if !was_there {
+        synchronizer::leave_nothing(&options.file);
+    }
     if let (Err(failure), true) = (&result, options.json) {
         summary.failed(failure);
         // The failure itself matters more than that it could not be printed twice.

@@ -65,6 +65,13 @@ pub(crate) fn is_remote(connection: &Connection) -> Result<bool, Failure> {
     Ok(true)
 }
 
+/// Whether the file has a table that is not ours.
+pub(crate) fn has_other_tables(connection: &Connection) -> Result<bool, Failure> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type IN ('table', 'view')
+        AND name NOT LIKE 'syncline\\_%' ESCAPE '\\' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\')";
+    connection.query_row(sql, [], |row| row.get(0)).map_err(explain)
+}
+
 /// Makes the file a remote. Idempotent; the caller holds the write lock.
 pub(crate) fn create(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(include_str!("schema/system_tables.sql"))?;

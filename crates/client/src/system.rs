@@ -73,6 +73,20 @@ impl Remote {
         Ok(Remote::new(Some(location), connection, components))
     }
 
+    /// Removes the file, and what lies beside it, if no server has accepted it yet and no table but
+    /// ours is in it. For whoever has just made it. [`Code::RemoteInUse`] if another synchronizes
+    /// it.
+    pub fn remove_unaccepted(self) -> Result<(), Failure> {
+        let Some(location) = &self.location else { return Ok(()) };
+        let lock = RemoteLock::take(location)?;
+        if self.settings()?.server.is_some() || schema::has_other_tables(&self.connection)? {
+            return Ok(());
+        }
+        drop(self.connection);
+        location.remove_database()?;
+        lock.remove(location)
+    }
+
     /// The right to synchronize, for a [`Conversation`]. [`Code::RemoteInUse`] if another has it.
     pub fn claim(&self) -> Result<Claim, Failure> {
         Ok(match self.lock()? {

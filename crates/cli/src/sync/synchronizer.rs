@@ -38,10 +38,18 @@ impl Synchronizer {
         let given = options.server.as_deref().map(ServerUrl::parse).transpose()?;
         let parameters = Parameters::new(options.auth_parameters.clone())?;
         // Nothing is created for a command that cannot succeed.
-        if !options.file.exists() && (given.is_none() || options.credential.user.is_none()) {
-            return Err(server_unknown(&options.file));
+        let told = given.is_some() && options.credential.user.is_some();
+        if !told && !options.file.exists() {
+            let message = format!("there is no file `{}`", options.file.display());
+            let hint = "correct the name; a new remote needs --server and --user";
+            return Err(Failure::new(Code::ServerUnknown, message).hint(hint));
         }
         let opened = opened(&options.file)?;
+        if !told && opened.is_none() {
+            let message = format!("`{}` is no remote yet", options.file.display());
+            let hint = "give --server and --user to make it one";
+            return Err(Failure::new(Code::ServerUnknown, message).hint(hint));
+        }
         let remembered = opened.as_ref().map(Remote::settings).transpose()?.unwrap_or_default();
         let trust = trust::of(&options.trust, remembered.trust)?;
         let secrets = Secrets::read(options, trust.own.is_some())?;
@@ -143,6 +151,14 @@ impl Synchronizer {
             self.secrets.password_changed();
         }
         report
+    }
+}
+
+/// Removes a file that was made for a synchronization which no server has accepted.
+pub(super) fn leave_nothing(file: &Path) {
+    // What failed before is what matters; a file that is left does no harm.
+    if let Ok(Some(remote)) = opened(file) {
+        let _ = remote.remove_unaccepted();
     }
 }
 

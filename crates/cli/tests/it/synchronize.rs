@@ -1,6 +1,7 @@
 //! Whole synchronizations through the programs: server, remotes, options and failures.
 
-use harness::{Server, World, count, query, sql, until};
+use harness::{Proxy, Server, Side, Verdict, World, count, finish, query, sql, until};
+use protocol::Message;
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -119,6 +120,79 @@ fn a_name_that_does_not_exist_is_not_remembered() {
     world.syncline.ok(&sync);
 }
 
+fn files(world: &World, name: &str) -> Vec<String> {
+    let entries = fs::read_dir(world.remote(name).parent().unwrap()).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|file| file.starts_with(&format!("{name}.db"))).collect()
+}
+
+/// Every attempt with a mistake left a file, and the next one with the right name found it.
+#[test]
+fn a_first_synchronization_that_fails_leaves_no_file() {
+    let (world, server) = shop(&["ann"]);
+    world.write_secret("wrong.password", "wrong\n");
+    let ann = ["--user", "ann", "--password-file", "ann.password"];
+    let at = |server: &'static str| [&["sync", "new.db", "--server", server], &ann[..]].concat();
+    let here = [&["sync", "new.db", "--server", &server.url], &ann[..]].concat();
+    let with = |more: &[&'static str]| [&here[..], more].concat();
+    let wrong = ["sync", "new.db", "--server", &server.url, "--user", "ann"];
+    world.syncline.ok(&["cert", "dev", "--dir", "tls"]);
+    let tls = "tls_certificate = \"tls/server.pem\"\n\
+               tls_key = \"tls/server.key\"";
+    for (code, line) in [
+        ("E5011", vec!["sync", "new.db", "--password-file", "ann.password"]),
+        ("E1008", at("tcp://127.0.0.1:1")),
+        ("E6006", at("mysql://127.0.0.1")),
+        ("E2101", [&wrong[..], &["--password-file", "wrong.password"]].concat()),
+        ("E2103", with(&["--script-version", "nobody"])),
+        ("E2104", with(&["--publication", "nobody"])),
+        ("E2101", [&wrong[..], &["--password-file", "wrong.password", "--ping"]].concat()),
+        ("E1008", [&at("tcp://127.0.0.1:1")[..], &["--json"]].concat()),
+    ] {
+        world.syncline.fails(code, &line);
+        assert_eq!(files(&world, "new"), [""; 0], "{code} {line:?}");
+    }
+    server.stop();
+    world.configure(tls);
+    let server = world.serve_at("tls://127.0.0.1:0");
+    let line = [&["sync", "new.db", "--server", &server.url], &ann[..]].concat();
+    world.syncline.fails("E2320", &line);
+    assert_eq!(files(&world, "new"), [""; 0]);
+    world.syncline.ok(&[&line[..], &["--ca-file", "tls/ca.pem"]].concat());
+
+    // A file that was there is not taken away, and is not changed where no server is named.
+    let mine = || query(&world.remote("mine"), "SELECT name FROM sqlite_schema");
+    sql(&world.remote("mine"), "CREATE TABLE mine (id INTEGER PRIMARY KEY)");
+    let said = world.syncline.fails("E5011", &["sync", "mine.db"]);
+    assert!(said.contains("`mine.db` is no remote yet"), "{said}");
+    assert_eq!(mine(), [["'mine'"]]);
+    let said = world.syncline.fails("E5011", &["sync", "typo.db"]);
+    assert!(said.contains("there is no file `typo.db`"), "{said}");
+    let mut line = line.clone();
+    line[1] = "mine.db";
+    world.syncline.fails("E2320", &line);
+    assert!(mine().contains(&vec!["'mine'".to_owned()]));
+    fs::write(world.remote("empty"), "").unwrap();
+    line[1] = "empty.db";
+    world.syncline.fails("E2320", &line);
+    assert!(world.remote("empty").exists());
+}
+
+// S6
+#[test]
+fn a_first_synchronization_that_is_cut_keeps_what_it_has() {
+    let (world, server) = shop(&["ann"]);
+    let proxy = Proxy::new(&server.url);
+    proxy.obey(|from, message| match (from, message) {
+        (Side::Server, Message::DownloadEnd(_)) => Verdict::CutBefore,
+        _ => Verdict::Pass,
+    });
+    let failed = finish(world.sync_through("ann", &proxy.url));
+    failed.message("E1006");
+    let status = world.syncline.json(&["remote", "status", "ann.db", "--json"]);
+    assert_eq!(status["server"], json!(proxy.url));
+}
+
 /// A typing mistake in the address or the user was what the next `sync` fell back on.
 #[test]
 fn nothing_is_remembered_before_a_server_has_accepted_it() {
@@ -130,6 +204,7 @@ fn nothing_is_remembered_before_a_server_has_accepted_it() {
     let nobody = "tcp://127.0.0.1:1";
     let password = ["--password-file", "ann.password"];
     let with = |options: &[&'static str]| [&["sync", "ann.db"], options, &password].concat();
+    sql(&world.remote("ann"), "CREATE TABLE mine (id INTEGER PRIMARY KEY)");
     // Neither on the first synchronization …
     let unreachable = ["sync", "ann.db", "--server", nobody, "--user", "ann"];
     world.syncline.run(&[&unreachable[..], &password].concat());

@@ -2,6 +2,7 @@
 
 use crate::disk::{Disk, Location};
 use model::{Code, Failure};
+use std::io;
 use std::path::{Path, PathBuf};
 
 impl Location {
@@ -9,6 +10,21 @@ impl Location {
     /// its journal the same rights. Where it cannot be made, the code that opens it says why.
     pub(super) fn create_private(&self) {
         let _ = self.disk.create_private(&self.path);
+    }
+
+    /// Removes the database, with the files of SQLite beside it.
+    pub(super) fn remove_database(&self) -> Result<(), Failure> {
+        for suffix in ["-wal", "-shm", "-journal", ""] {
+            let path = self.beside(suffix);
+            match self.disk.remove(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    let message = format!("cannot remove `{}`", path.display());
+                    return Err(Failure::new(Code::CannotWrite, message).source(error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// The file of this name beside it.
