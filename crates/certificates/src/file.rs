@@ -63,8 +63,8 @@ pub fn read_own(chain: &Path, key: &Path) -> Result<Arc<CertifiedKey>, Failure> 
     Ok(Arc::new(certified))
 }
 
-/// A key that others may read proves nothing.
-fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, Failure> {
+/// A key. One that others may read proves nothing and is refused.
+pub fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, Failure> {
     let unreadable = || {
         unusable(format!("cannot read the key {}", path.display()))
             .hint("name a readable file with an unencrypted key in PEM format")

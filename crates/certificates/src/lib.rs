@@ -9,7 +9,7 @@ mod file;
 mod name;
 mod pin;
 
-pub use file::{pem, read_chain, read_own, read_roots};
+pub use file::{pem, read_chain, read_key, read_own, read_roots};
 pub use name::{NameKind, ending, ends_unix_s, names};
 pub use pin::Pin;
 

@@ -1,12 +1,14 @@
-//! `syncline cert dev`: an authority of one's own, for tests and first steps.
+//! `syncline cert`: an authority of one's own, for tests and first steps.
 
 use crate::args::{CertAction, CertOptions};
-use certificates::Pin;
-use model::{Clock, Code, Failure, UserName, civil_date};
+use certificates::{NameKind, Pin};
+use model::{Code, Failure, UserName, civil_date};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use rcgen::{
     BasicConstraints, Certificate, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyPair, KeyUsagePurpose, SanType, date_time_ymd,
 };
+use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 use terminal::{output, secret};
@@ -17,56 +19,159 @@ const HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 const VALID_DAYS: i64 = 365;
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 
+/// Also how the authority is found again by which further certificates are made.
+const AUTHORITY: &str = "Syncline development authority";
+
 /// Carries out the action.
 pub(crate) fn run(options: &CertOptions) -> Result<(), Failure> {
+    let clock = client::Components::system(&std::env::temp_dir())?.clock;
+    let today = clock.unix_ms().div_euclid(DAY_MS);
     match &options.action {
-        CertAction::Dev { dir, hosts, user, force } => dev(dir, hosts, user, *force),
+        CertAction::Dev { dir, hosts, users, force, json } => {
+            let authority = Authority::new(today)?;
+            let server = authority.server(hosts)?;
+            let pin = Pin::of(server.0.der())
+                .ok_or_else(|| Failure::new(Code::Bug, "the certificate cannot be read again"))?;
+            let mut files = authority.files();
+            files.extend(own_files("server", server));
+            files.extend(authority.clients(users)?);
+            fs::create_dir_all(dir).map_err(|error| cannot_write(dir).source(error))?;
+            if *force && dir.join("ca.pem").exists() {
+                output::warning(
+                    "the authority is a new one: certificates of the former one, and remotes that \
+                     believe it or its server (--ca-file, --pin), are refused from now on",
+                );
+            }
+            let written = write(dir, &files, *force, *json)?;
+            if *json {
+                let told = json!({
+                    "files": written, "server": server_url(hosts), "pin": pin.to_string()
+                });
+                return output::json(&told);
+            }
+            tell(dir, &server_url(hosts), users, &pin)
+        }
+        CertAction::Client { dir, users, force, json } => {
+            let authority = Authority::read(dir, today)?;
+            let written = write(dir, &authority.clients(users)?, *force, *json)?;
+            if *json { output::json(&json!({ "files": written })) } else { Ok(()) }
+        }
     }
 }
 
-fn dev(dir: &Path, hosts: &[String], user: &UserName, force: bool) -> Result<(), Failure> {
-    let clock = client::Components::system(&std::env::temp_dir())?.clock;
-    let made = Made::new(clock.as_ref(), hosts, user)?;
-    fs::create_dir_all(dir).map_err(|error| cannot_write(dir).source(error))?;
-    let paths: Vec<PathBuf> = made.files().iter().map(|(name, ..)| dir.join(name)).collect();
+/// A file to write: its name, its text, and whether it is a key.
+type Made = (String, String, bool);
+
+/// Writes all files, or none where one is there already. Their paths.
+fn write(dir: &Path, files: &[Made], force: bool, json: bool) -> Result<Vec<PathBuf>, Failure> {
+    let paths: Vec<PathBuf> = files.iter().map(|(name, ..)| dir.join(name)).collect();
     if !force {
         // All are looked for before any is written, so that a refusal leaves no file.
         if let Some(path) = paths.iter().find(|path| path.symlink_metadata().is_ok()) {
             return Err(Failure::new(Code::FileExists, format!("{} exists", path.display())));
         }
     }
-    for ((_, text, is_key), path) in made.files().iter().zip(&paths) {
+    for ((_, text, is_key), path) in files.iter().zip(&paths) {
         match is_key {
             true => secret::write_file(path, "key", text)?,
             false => fs::write(path, text).map_err(|error| cannot_write(path).source(error))?,
         }
-        output::line(&format!("wrote {}", path.display()))?;
+        if !json {
+            output::line(&format!("wrote {}", path.display()))?;
+        }
     }
-    let (certificate, key) = (dir.join("server.pem"), dir.join("server.key"));
+    Ok(paths)
+}
+
+/// By the first name that was given; on this machine where there is none.
+fn server_url(hosts: &[String]) -> String {
+    let host = hosts.first().map_or(HOSTS[0], String::as_str);
+    // An address of IPv6 has colons of its own.
+    let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+    format!("tls://{host}:2439")
+}
+
+/// Says how server and remotes use the files: lines for `syncline.toml`, and a command.
+fn tell(dir: &Path, server: &str, users: &[UserName], pin: &Pin) -> Result<(), Failure> {
+    let in_config = |name| in_config(dir, name).display().to_string();
+    output::line("# for [server] in syncline.toml:")?;
+    output::line("listen = [\"tls://0.0.0.0:2439\"]")?;
+    for (option, name) in [("tls_certificate", "server.pem"), ("tls_key", "server.key")] {
+        output::line(&format!("{option} = {}", Value::from(in_config(name))))?;
+    }
+    output::line("# for remotes:")?;
+    let authority = dir.join("ca.pem");
+    let user = users.first().map_or("dev", UserName::as_str);
     output::line(&format!(
-        "the server: tls_certificate = \"{}\", tls_key = \"{}\" and listen = \
-         [\"tls://HOST:2439\"] in [server]",
-        certificate.display(),
-        key.display()
+        "syncline sync {}.db --user {user} --server {server} --ca-file {}",
+        file_name(user),
+        authority.display()
     ))?;
-    output::line(&format!(
-        "a remote: --server tls://HOST:2439 --ca-file {}, or --pin {}",
-        dir.join("ca.pem").display(),
-        made.pin
-    ))
+    output::line(&format!("# or, in place of --ca-file, --pin {pin}"))
 }
 
-/// What was made, in PEM format.
-struct Made {
-    authority: String,
-    server: (String, String),
-    client: (String, String),
-    pin: Pin,
+/// The path as `syncline.toml` has it: relative to its folder, which is the one with the
+/// certificates, or else this one if it has a configuration.
+fn in_config(dir: &Path, name: &str) -> PathBuf {
+    let beside = dir.join("syncline.toml").exists() || !Path::new("syncline.toml").exists();
+    if beside { PathBuf::from(name) } else { dir.join(name) }
 }
 
-impl Made {
-    fn new(clock: &dyn Clock, hosts: &[String], user: &UserName) -> Result<Made, Failure> {
-        let today = clock.unix_ms().div_euclid(DAY_MS);
+/// An authority that signs.
+struct Authority {
+    certificate: String,
+    key: String,
+    issuer: Issuer<'static, KeyPair>,
+    today: i64,
+}
+
+impl Authority {
+    fn new(today: i64) -> Result<Authority, Failure> {
+        Authority::of(KeyPair::generate().map_err(not_made)?, today).map(|(authority, _)| authority)
+    }
+
+    /// The one whose certificate and key are in the folder.
+    fn read(dir: &Path, today: i64) -> Result<Authority, Failure> {
+        let (path, key) = (dir.join("ca.pem"), dir.join("ca.key"));
+        let unusable = || {
+            let message = format!("{} is not what `cert dev` has made", path.display());
+            Failure::new(Code::CertificateUnusable, message)
+                .hint("`syncline cert dev` makes an authority")
+        };
+        let chain = certificates::read_chain(&path)?;
+        let own = chain.first().ok_or_else(unusable)?;
+        let key = certificates::read_key(&key)?;
+        let key = KeyPair::try_from(key.secret_der()).map_err(|error| unusable().source(error))?;
+        let (mut authority, pin) = Authority::of(key, today)?;
+        let named = certificates::names(own, NameKind::Cn)?;
+        if named != [AUTHORITY] || Pin::of(own) != Some(pin) {
+            return Err(unusable());
+        }
+        authority.certificate = certificates::pem("CERTIFICATE", own);
+        Ok(authority)
+    }
+
+    fn of(key: KeyPair, today: i64) -> Result<(Authority, Pin), Failure> {
+        let mut params = params(today, AUTHORITY, Vec::new())?;
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let own = params.self_signed(&key).map_err(not_made)?;
+        let pin = Pin::of(own.der())
+            .ok_or_else(|| Failure::new(Code::Bug, "the certificate cannot be read again"))?;
+        let certificate = certificates::pem("CERTIFICATE", own.der());
+        let text = certificates::pem("PRIVATE KEY", &key.serialize_der());
+        let issuer = Issuer::new(params, key);
+        Ok((Authority { certificate, key: text, issuer, today }, pin))
+    }
+
+    fn files(&self) -> Vec<Made> {
+        vec![
+            ("ca.pem".to_owned(), self.certificate.clone(), false),
+            ("ca.key".to_owned(), self.key.clone(), true),
+        ]
+    }
+
+    fn server(&self, hosts: &[String]) -> Result<(Certificate, KeyPair), Failure> {
         let wanted = HOSTS.iter().map(ToString::to_string).chain(hosts.iter().cloned());
         let mut names: Vec<String> = Vec::new();
         for name in wanted {
@@ -74,43 +179,37 @@ impl Made {
                 names.push(name);
             }
         }
-        let mut params = params(today, "Syncline development authority", Vec::new())?;
-        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        let key = KeyPair::generate().map_err(not_made)?;
-        let authority = params.self_signed(&key).map_err(not_made)?;
-        let issuer = Issuer::new(params, key);
+        let params = params(self.today, "Syncline development server", names)?;
+        signed(params, ExtendedKeyUsagePurpose::ServerAuth, &self.issuer)
+    }
 
-        let server = signed(
-            self::params(today, "Syncline development server", names)?,
-            ExtendedKeyUsagePurpose::ServerAuth,
-            &issuer,
-        )?;
-        let mut client = self::params(today, user.as_str(), Vec::new())?;
-        if let (true, Ok(mail)) = (user.as_str().contains('@'), user.as_str().try_into()) {
-            client.subject_alt_names.push(SanType::Rfc822Name(mail));
+    /// A certificate and a key for each user.
+    fn clients(&self, users: &[UserName]) -> Result<Vec<Made>, Failure> {
+        let mut files = Vec::new();
+        for user in users {
+            let mut client = params(self.today, user.as_str(), Vec::new())?;
+            if let (true, Ok(mail)) = (user.as_str().contains('@'), user.as_str().try_into()) {
+                client.subject_alt_names.push(SanType::Rfc822Name(mail));
+            }
+            let client = signed(client, ExtendedKeyUsagePurpose::ClientAuth, &self.issuer)?;
+            files.extend(own_files(&format!("client-{}", file_name(user.as_str())), client));
         }
-        let client = signed(client, ExtendedKeyUsagePurpose::ClientAuth, &issuer)?;
-        let pin = Pin::of(server.0.der())
-            .ok_or_else(|| Failure::new(Code::Bug, "the certificate cannot be read again"))?;
-        let pem = |(certificate, key): (Certificate, KeyPair)| {
-            let key = certificates::pem("PRIVATE KEY", &key.serialize_der());
-            (certificates::pem("CERTIFICATE", certificate.der()), key)
-        };
-        let authority = certificates::pem("CERTIFICATE", authority.der());
-        Ok(Made { authority, server: pem(server), client: pem(client), pin })
+        Ok(files)
     }
+}
 
-    /// Name, text, and whether it is a key.
-    fn files(&self) -> [(&'static str, &str, bool); 5] {
-        [
-            ("ca.pem", &self.authority, false),
-            ("server.pem", &self.server.0, false),
-            ("server.key", &self.server.1, true),
-            ("client.pem", &self.client.0, false),
-            ("client.key", &self.client.1, true),
-        ]
-    }
+/// A name may have characters that a file cannot have in its name.
+fn file_name(user: &str) -> String {
+    utf8_percent_encode(user, IN_NO_FILE_NAME).to_string()
+}
+
+const IN_NO_FILE_NAME: &AsciiSet =
+    &CONTROLS.add(b'/').add(b'\\').add(b':').add(b'%').add(b'*').add(b'?').add(b'"');
+
+fn own_files(name: &str, (certificate, key): (Certificate, KeyPair)) -> [Made; 2] {
+    let certificate = certificates::pem("CERTIFICATE", certificate.der());
+    let key = certificates::pem("PRIVATE KEY", &key.serialize_der());
+    [(format!("{name}.pem"), certificate, false), (format!("{name}.key"), key, true)]
 }
 
 /// A certificate that is valid from yesterday on: clocks differ.

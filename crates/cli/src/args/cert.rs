@@ -12,10 +12,8 @@ use std::path::PathBuf;
 Examples:
   syncline cert dev --dir sales                         for tests on this machine
   syncline cert dev --dir sales --host sync.example     also for remotes in other places
-Then name the files in [server] of syncline.toml:
-  listen = [\"tls://0.0.0.0:2439\"]
-  tls_certificate = \"server.pem\"
-  tls_key = \"server.key\"")]
+  syncline cert client --dir sales --user ann           a certificate for one more user
+They print what to write into syncline.toml, and how remotes synchronize.")]
 pub(crate) struct CertOptions {
     #[command(subcommand)]
     pub(crate) action: CertAction,
@@ -24,10 +22,10 @@ pub(crate) struct CertOptions {
 /// What to do with certificates.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CertAction {
-    /// Makes an authority of your own, with a certificate for a server and one for a remote
+    /// Makes an authority of your own, with certificates for a server and for remotes
     ///
-    /// Writes ca.pem, server.pem, server.key, client.pem and client.key, which are valid for a
-    /// year. The key of the authority is not kept: nobody can make further certificates with it.
+    /// Writes ca.pem, server.pem and client-NAME.pem, which are valid for a year, each with its
+    /// key. Keep ca.key secret: who has it can make certificates for any user.
     Dev {
         /// The folder to write to; created if it does not exist
         #[arg(long, value_name = "DIR", default_value = ".")]
@@ -35,12 +33,30 @@ pub(crate) enum CertAction {
         /// A name or address of the server (repeatable), beside localhost, 127.0.0.1 and ::1
         #[arg(long = "host", value_name = "NAME")]
         hosts: Vec<String>,
-        /// The user of the certificate for a remote
-        #[arg(long, value_name = "NAME", value_parser = parse_user, default_value = "dev")]
-        user: UserName,
+        /// The user of a certificate for remotes (repeatable)
+        #[arg(long = "user", value_name = "NAME", value_parser = parse_user, default_value = "dev")]
+        users: Vec<UserName>,
+        /// Overwrite existing files: certificates of the former authority become void
+        #[arg(long)]
+        force: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Makes further certificates for remotes, by the authority of `cert dev`
+    Client {
+        /// The folder with ca.pem and ca.key
+        #[arg(long, value_name = "DIR", default_value = ".")]
+        dir: PathBuf,
+        /// The user of a certificate (repeatable)
+        #[arg(long = "user", value_name = "NAME", value_parser = parse_user, required = true)]
+        users: Vec<UserName>,
         /// Overwrite existing files
         #[arg(long)]
         force: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 

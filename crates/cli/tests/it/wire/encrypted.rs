@@ -189,23 +189,23 @@ fn the_paths_of_a_certificate_are_remembered_and_no_secret_is() {
     world.configure("tls_client_ca = \"ca.pem\"\ntls_client = \"optional\"");
     world.add_user("ann");
     let server = serve(&world);
-    let own = ["--client-certificate", "client.pem", "--client-key", "client.key"];
+    let own = ["--client-certificate", "client-ann.pem", "--client-key", "client-ann.key"];
     let first = ["sync", "ann.db", "--server", &server.url, "--user", "ann"];
     world.syncline.ok(&[&first[..], &AUTHORITY, &own].concat());
     world.syncline.ok(&["sync", "ann.db"]);
     let status = world.syncline.json(&["remote", "status", "ann.db", "--json"]);
-    assert_eq!(status["client_certificate"], world.path("client.pem").to_str().unwrap());
-    assert_eq!(status["client_key"], world.path("client.key").to_str().unwrap());
+    assert_eq!(status["client_certificate"], world.path("client-ann.pem").to_str().unwrap());
+    assert_eq!(status["client_key"], world.path("client-ann.key").to_str().unwrap());
     again(&world, &["--forget-trust", "--ca-file", "ca.pem"]).message("E2112");
-    let key = fs::read_to_string(world.path("client.key")).unwrap();
+    let key = fs::read_to_string(world.path("client-ann.key")).unwrap();
     let secret = key.lines().nth(1).unwrap();
     for name in ["ann.db", "ann.db-wal"] {
         let bytes = fs::read(world.path(name)).unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes);
         assert!(!text.contains(secret) && !text.contains("ann-password"), "{name}");
     }
-    fs::rename(world.path("client.pem"), world.path("gone.pem")).unwrap();
-    assert!(again(&world, &[]).message("E5020").contains("client.pem"));
+    fs::rename(world.path("client-ann.pem"), world.path("gone.pem")).unwrap();
+    assert!(again(&world, &[]).message("E5020").contains("client-ann.pem"));
 }
 
 // S11
@@ -278,17 +278,63 @@ fn keys_are_for_their_owner_and_nothing_is_overwritten() {
     let world = World::new(PROGRAM, SHOP);
     let mode = |name: &str| fs::metadata(world.path(name)).unwrap().permissions().mode() & 0o777;
     world.syncline.ok(&["cert", "dev", "--dir", "made"]);
-    for key in ["made/server.key", "made/client.key"] {
+    for key in ["made/server.key", "made/client-dev.key"] {
         assert_eq!(mode(key), 0o600, "{key}");
     }
-    let before = fs::read(world.path("made/client.key")).unwrap();
+    let before = fs::read(world.path("made/client-dev.key")).unwrap();
     fs::remove_file(world.path("made/ca.pem")).unwrap();
     world.syncline.fails("E6005", &["cert", "dev", "--dir", "made"]);
     assert!(!world.path("made/ca.pem").exists(), "a refusal leaves no file");
-    assert_eq!(fs::read(world.path("made/client.key")).unwrap(), before);
+    assert_eq!(fs::read(world.path("made/client-dev.key")).unwrap(), before);
     world.syncline.ok(&["cert", "dev", "--dir", "made", "--force"]);
-    assert_ne!(fs::read(world.path("made/client.key")).unwrap(), before);
+    assert_ne!(fs::read(world.path("made/client-dev.key")).unwrap(), before);
     world.syncline.fails("E6006", &["cert", "dev", "--dir", "b", "--host", "größe"]);
+    assert_eq!(mode("made/ca.key"), 0o600);
+}
+
+/// The lines named a HOST, and files from another folder than the configuration's.
+#[test]
+fn what_is_printed_of_certificates_works_as_it_is() {
+    let world = World::new(PROGRAM, SHOP);
+    world.add_user("ann");
+    world.add_user("ben");
+    let made = ["cert", "dev", "--dir", "tls", "--user", "ann", "--user", "dev"];
+    let told = world.syncline.ok(&made);
+    let toml: Vec<&str> = told.lines().filter(|line| line.contains(" = ")).collect();
+    let free = toml.join("\n").replace("0.0.0.0:2439", "127.0.0.1:0");
+    world.configure(&format!("{free}\ntls_client_ca = \"tls/ca.pem\"\ntls_client = \"optional\""));
+    assert!(toml.contains(&"listen = [\"tls://0.0.0.0:2439\"]"), "{told}");
+    let server = world.serve_at("tls://127.0.0.1:0");
+    let sync = told.lines().find_map(|line| line.strip_prefix("syncline ")).unwrap();
+    let port = server.url.rsplit(':').next().unwrap();
+    let sync = sync.replace("2439", port);
+    let sync: Vec<&str> = sync.split(' ').collect();
+    world.syncline.ok(&[&sync[..], &["--password-file", "ann.password"]].concat());
+    let by = |user: &'static str, file: &str| {
+        let (pem, key) = (format!("tls/client-{user}.pem"), format!("tls/client-{user}.key"));
+        let shown = ["--client-certificate", &pem, "--client-key", &key];
+        world.syncline.run(
+            &[
+                &["sync", file, "--server", &server.url, "--user", user, "--ca-file", "tls/ca.pem"],
+                &shown[..],
+            ]
+            .concat(),
+        )
+    };
+    assert_eq!(by("ann", "ann.db").code, Some(0));
+    // One more user, by the same authority.
+    let client = ["cert", "client", "--dir", "tls", "--user", "ben"];
+    world.syncline.ok(&client);
+    world.syncline.fails("E6005", &client);
+    let accepted = by("ben", "ben.db");
+    assert_eq!(accepted.code, Some(0), "{accepted:?}");
+    // Another authority is another one.
+    let forced = world.syncline.run(&[&made[..], &["--force"]].concat());
+    assert!(forced.stderr.contains("are refused from now on"), "{forced:?}");
+    fs::copy(world.path("tls/server.pem"), world.path("tls/ca.pem")).unwrap();
+    world.syncline.fails("E5020", &["cert", "client", "--dir", "tls", "--user", "cleo"]);
+    let json = world.syncline.json(&["cert", "dev", "--dir", "b", "--host", "::2", "--json"]);
+    assert_eq!(json["server"], "tls://[::2]:2439");
 }
 
 // S11
@@ -300,7 +346,7 @@ fn a_server_without_usable_files_does_not_start() {
     fs::set_permissions(world.path("server.key"), fs::Permissions::from_mode(0o644)).unwrap();
     assert!(fails("E2111").contains("server.key"));
     fs::set_permissions(world.path("server.key"), fs::Permissions::from_mode(0o600)).unwrap();
-    fs::rename(world.path("client.key"), world.path("server.key")).unwrap();
+    fs::rename(world.path("client-dev.key"), world.path("server.key")).unwrap();
     assert!(fails("E5020").contains("server.key"));
     fs::remove_file(world.path("server.key")).unwrap();
     assert!(fails("E5020").contains("server.key"));
