@@ -34,6 +34,9 @@ pub(super) struct ColumnType {
     /// Of the texts in which values reach the database.
     #[serde(default, skip_serializing_if = "Encoding::is_unicode")]
     pub(super) encoding: Encoding,
+    /// The decimals of a number that is text at remotes, where they are limited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) scale: Option<u16>,
 }
 
 /// How values of a type travel.
@@ -117,7 +120,7 @@ impl ColumnType {
             None if known == Some(Type::INTERVAL) => Kind::Interval,
             None => Kind::Other,
         };
-        ColumnType { cast: name.to_owned(), kind, encoding: Encoding::Unicode }
+        ColumnType { cast: name.to_owned(), kind, encoding: Encoding::Unicode, scale: None }
     }
 
     /// The type in which values reach the database.
@@ -238,7 +241,12 @@ impl ColumnType {
         if value == ValueRef::Null || self.write_element(value, &mut element).is_err() {
             return true;
         }
-        Reading::As(self.kind).write(element.get(4..), &mut back).is_ok() && back == row
+        self.reading().write(element.get(4..), &mut back).is_ok() && back == row
+    }
+
+    /// How values of the type itself are read.
+    fn reading(&self) -> Reading {
+        Reading::As(self.kind)
     }
 }
 
@@ -538,8 +546,10 @@ fn significant(digits: &str) -> usize {
 }
 
 pub(super) mod datetime;
+mod interval;
 mod misfit;
 pub(super) mod numeric;
+pub(super) mod respelled;
 pub(super) mod row_decoder;
 #[cfg(test)]
 mod tests;

@@ -15,7 +15,7 @@ use crate::postgres::download::typed_claim::TypedClaim;
 use crate::postgres::optimize::plan_cache::{self, Probe};
 use crate::postgres::optimize::round_trip_proof::{RoundTripProof, upload_scripts};
 use crate::postgres::tracking::{self, Tracking};
-use crate::postgres::values::{ColumnType, NumericAs};
+use crate::postgres::values::{ColumnType, Kind, NumericAs};
 use crate::quote::idents;
 use crate::script::{Event, Script};
 use crate::selection::Rows;
@@ -114,7 +114,9 @@ impl Schema for PostgresSchema {
                 },
             };
             let kind = ColumnType::of(&column.cast, column.oid, column.domain, numeric);
-            ColumnType { encoding: table.encoding, ..kind }
+            let is_text = kind.kind == Kind::Numeric(NumericAs::Text);
+            let scale = column.scale().filter(|_| is_text).and_then(|it| u16::try_from(it).ok());
+            ColumnType { encoding: table.encoding, scale, ..kind }
         };
         Ok(columns.iter().filter_map(|name| table.column(name)).map(of).collect())
     }
@@ -130,6 +132,9 @@ impl Schema for PostgresSchema {
 
     /// Values that travel in another form are other values to a remote.
     fn fingerprint(outward: &PublishedTable, types: &Vec<ColumnType>) -> String {
+        // The scale says only which texts are one number.
+        let types = types.iter().map(|it| ColumnType { scale: None, ..it.clone() });
+        let types: Vec<ColumnType> = types.collect();
         digest(&[&serde_json::json!((outward, types)).to_string()])
     }
 

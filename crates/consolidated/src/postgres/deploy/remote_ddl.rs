@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn literal_defaults_cross_and_expressions_do_not() {
         let encoding = Encoding::Unicode;
-        let of = |kind| ColumnType { cast: String::new(), kind, encoding };
+        let of = |kind| ColumnType { cast: String::new(), kind, encoding, scale: None };
         for (default, kind, expected) in [
             ("0", Kind::Int4, Some("0")),
             ("'-1'::integer", Kind::Int4, Some("-1")),

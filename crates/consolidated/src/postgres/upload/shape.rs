@@ -4,6 +4,7 @@ use crate::postgres::catalog::table::Table;
 use crate::postgres::deploy::key_spelling::KeySpelling;
 use crate::postgres::upload::stop::Stop;
 use crate::postgres::upload::work::Upload;
+use crate::postgres::values::respelled::respelled;
 use crate::synchronization::change::Change;
 use crate::synchronization::{Applied, Held};
 use crate::upload::uploaded_row::{UploadedRow, each_batch};
@@ -175,7 +176,7 @@ impl UploadShape {
 /// Takes a row of the table at a position.
 type Each<'e> = &'e mut dyn FnMut(usize, &UploadedRow<'_>) -> Result<(), Stop>;
 
-/// Shows the rows of the batches that are `wanted`.
+/// Shows the rows of the batches that are `wanted`, in the notation of the center.
 fn pass(
     upload: Upload<'_>,
     each: Each<'_>,
@@ -186,8 +187,13 @@ fn pass(
         if ignored || !wanted(batch.table, batch.change) {
             return Ok(());
         }
-        let width = upload.tables[batch.table].deployed.published.width();
-        let (mut row, mut rest) = (UploadedRow::default(), batch.rows);
+        let deployed = &upload.tables[batch.table].deployed;
+        let (width, key) = (deployed.published.width(), &deployed.published.key);
+        let images = if batch.change == Change::Update { 2 } else { 1 };
+        let count = (batch.count, images);
+        let respelled = respelled(&deployed.details.columns, key, batch.rows, count)?;
+        let rows = respelled.as_deref().unwrap_or(batch.rows);
+        let (mut row, mut rest) = (UploadedRow::default(), rows);
         for _ in 0..batch.count {
             rest = row.read(rest, batch.change, width)?;
             upload.pulse.pass_row()?;

@@ -204,6 +204,12 @@ pub(in crate::postgres) fn read_timestamp(text: &[u8], with_zone: bool) -> Resul
     if range.contains(&total) { Ok(total) } else { Err(OUT_OF_RANGE) }
 }
 
+/// The digits of the fraction of a second in a text that is read as a time.
+pub(in crate::postgres) fn second_digits(text: &[u8]) -> usize {
+    let point = text.iter().position(|byte| *byte == b'.').unwrap_or(text.len());
+    text[point..].iter().skip(1).take_while(|byte| byte.is_ascii_digit()).count()
+}
+
 /// Reads what [`usual_timestamp`] writes, with or without the `Z`.
 fn read_usual_timestamp(text: &[u8]) -> Option<i64> {
     let text: &[u8; 26] = text.strip_suffix(b"Z").unwrap_or(text).try_into().ok()?;
