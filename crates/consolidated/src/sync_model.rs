@@ -67,6 +67,8 @@ pub struct TableModel {
     pub columns: Option<Vec<String>>,
     /// Numeric columns that are not what their type alone makes of them at remotes.
     pub stored_as: BTreeMap<String, StoredAs>,
+    /// Columns of a moment that have another notation at remotes.
+    pub times: BTreeMap<String, TimesAs>,
     /// Which way rows travel.
     pub direction: Direction,
     /// What happens when two changed the same row.
@@ -110,6 +112,16 @@ pub enum StoredAs {
     Integer,
 }
 
+/// The notation of a moment at remotes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TimesAs {
+    /// `2026-12-01 08:00:00`, as SQLite's functions write it.
+    Sqlite,
+    /// `2026-12-01T08:00:00Z`.
+    Rfc3339,
+}
+
 /// Which rows of a table a partition covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CoveredRows {
@@ -149,6 +161,7 @@ impl TableModel {
         narrowed.columns = Some(columns.to_vec());
         narrowed.names.clear();
         narrowed.stored_as.retain(|name, _| known(name));
+        narrowed.times.retain(|name, _| known(name));
         narrowed
     }
 }
@@ -205,6 +218,7 @@ struct TableFile {
     columns: Option<Vec<String>>,
     #[serde(rename = "as")]
     stored_as: BTreeMap<String, StoredAs>,
+    times: BTreeMap<String, TimesAs>,
     direction: Option<Direction>,
     conflict: Option<RuleFile>,
     keep_losers: Option<String>,
@@ -332,6 +346,7 @@ fn read_table(table: Spanned<TableFile>, text: &str) -> Result<TableModel, (usiz
     Ok(TableModel {
         columns: table.columns,
         stored_as: table.stored_as,
+        times: table.times,
         direction,
         conflict,
         keep_losers: table.keep_losers,

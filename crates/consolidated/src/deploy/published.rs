@@ -46,9 +46,12 @@ impl<S: Schema> TablePlanner<'_, S> {
         let outward: Vec<String> = columns.iter().map(|c| self.table_model.outward(c)).collect();
         let (create, left_out) = self.create(&columns, &outward, &values, &foreign_keys);
         notices.extend(left_out);
+        let known_by = S::known_by(self.table, &columns, &values);
+        let (known_create, _) = self.create(&columns, &outward, &known_by, &foreign_keys);
         let mut published = PublishedTable { create, ..self.draft(columns) };
         let mut outward = PublishedTable { columns: outward, ..published.clone() };
-        outward.fingerprint = S::fingerprint(&outward, &values);
+        let known = PublishedTable { create: known_create, ..outward.clone() };
+        outward.fingerprint = S::fingerprint(&known, &known_by);
         published.fingerprint = outward.fingerprint.clone();
         // A remote keeps its rows when this changes.
         for table in [&mut published, &mut outward] {

@@ -81,6 +81,10 @@ pub(crate) trait Schema: Sized {
         foreign_keys: &[usize],
     ) -> (Vec<String>, Vec<String>);
 
+    /// The same values as far as remotes know a table by them. What merely spells equal values in
+    /// another way is no part of it.
+    fn known_by(table: &Self::Table, columns: &[String], values: &Self::Values) -> Self::Values;
+
     /// What remotes know the published table by, if two of them are the same.
     fn fingerprint(outward: &PublishedTable, values: &Self::Values) -> String;
 

@@ -5,7 +5,7 @@ use crate::download::time::Time;
 use crate::postgres::errors::{Fault, failed, unreadable};
 use crate::postgres::link::{Answer, Call, Link};
 use crate::postgres::statement::{Slot, Statement, Value, as_parameters};
-use crate::postgres::values::datetime;
+use crate::postgres::values::datetime::{self, Times};
 use crate::script::around::Calls;
 use crate::script::called::Called;
 use crate::script::own::no_table;
@@ -114,7 +114,9 @@ fn called(answers: &[Answer]) -> Result<Called, Failure> {
             Type::TIMESTAMPTZ | Type::TIMESTAMP => {
                 let utc = column.type_ == Type::TIMESTAMPTZ;
                 let moment = found.try_get::<Option<Moment>>(at);
-                moment.map(|it| it.map(|Moment(micros)| datetime::timestamp(micros, utc)))
+                moment.map(|it| {
+                    it.map(|Moment(micros)| datetime::timestamp(micros, utc, Times::Full))
+                })
             }
             // Where it is no text, it sets nothing.
             _ => Ok(found.try_get::<Option<String>>(at).unwrap_or_default()),

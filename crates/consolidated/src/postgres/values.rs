@@ -18,6 +18,7 @@
 //! and nothing else (trap 15). Infinity survives everywhere.
 
 use crate::postgres::encoding::Encoding;
+use crate::postgres::values::datetime::Times;
 use crate::postgres::values::misfit::Misfit;
 use crate::postgres::values::numeric::{Class, Short};
 use model::{Value, ValueRef, write_value};
@@ -37,6 +38,9 @@ pub(super) struct ColumnType {
     /// The decimals of a number that is text at remotes, where they are limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) scale: Option<u16>,
+    /// The notation of timestamps.
+    #[serde(default, skip_serializing_if = "Times::is_full")]
+    pub(super) times: Times,
 }
 
 /// How values of a type travel.
@@ -120,7 +124,10 @@ impl ColumnType {
             None if known == Some(Type::INTERVAL) => Kind::Interval,
             None => Kind::Other,
         };
-        ColumnType { cast: name.to_owned(), kind, encoding: Encoding::Unicode, scale: None }
+        let is_moment = matches!(kind, Kind::Timestamp | Kind::Timestamptz);
+        let times = if is_moment { Times::Sqlite } else { Times::Full };
+        let encoding = Encoding::Unicode;
+        ColumnType { cast: name.to_owned(), kind, encoding, scale: None, times }
     }
 
     /// The type in which values reach the database.
@@ -244,9 +251,14 @@ impl ColumnType {
         self.reading().write(element.get(4..), &mut back).is_ok() && back == row
     }
 
+    /// Whether it is a timestamp, of which there are several notations.
+    pub(super) fn is_moment(&self) -> bool {
+        matches!(self.kind, Kind::Timestamp | Kind::Timestamptz)
+    }
+
     /// How values of the type itself are read.
     fn reading(&self) -> Reading {
-        Reading::As(self.kind)
+        Reading::As(self.kind, self.times)
     }
 }
 
@@ -337,7 +349,8 @@ fn read_uuid(text: &[u8]) -> Result<[u8; 16], Misfit> {
 pub(super) enum Reading {
     /// As what it is in binary form. Of a char without the blanks at its end, which have no meaning
     /// and would be part of a key.
-    As(Kind),
+    /// A timestamp is read in a notation.
+    As(Kind, Times),
     /// Text after a version byte.
     Jsonb,
     /// Of text where something else belongs. It has no type where a script says NULL, which is all
@@ -352,16 +365,17 @@ pub(super) struct Garbled;
 impl Reading {
     /// For a result of type `result` that goes into `column`. `None`: select it with `::text`.
     pub(super) fn of(result: &Type, column: &ColumnType) -> Option<Reading> {
+        let read = |kind| Reading::As(kind, column.times);
         let numeric = match column.kind {
             Kind::Numeric(numeric) => numeric,
             _ => NumericAs::Text,
         };
         match *result {
             Type::TEXT if !column.kind.is_text() => Some(Reading::Null),
-            Type::NAME | Type::JSON | Type::XML => Some(Reading::As(Kind::Text)),
+            Type::NAME | Type::JSON | Type::XML => Some(read(Kind::Text)),
             Type::JSONB => Some(Reading::Jsonb),
-            _ if matches!(result.kind(), TypeKind::Enum(_)) => Some(Reading::As(Kind::Text)),
-            _ => Kind::of(result, numeric).map(Reading::As),
+            _ if matches!(result.kind(), TypeKind::Enum(_)) => Some(read(Kind::Text)),
+            _ => Kind::of(result, numeric).map(read),
         }
     }
 
@@ -371,7 +385,7 @@ impl Reading {
             (None, _) => ValueRef::Null,
             (Some(_), Reading::Null) => return Err(Garbled),
             (Some(raw), Reading::Jsonb) => ValueRef::Text(raw.strip_prefix(&[1]).ok_or(Garbled)?),
-            (Some(raw), Reading::As(kind)) => return kind.write(raw, out),
+            (Some(raw), Reading::As(kind, times)) => return kind.write(times, raw, out),
         };
         write_value(out, value);
         Ok(())
@@ -385,7 +399,7 @@ impl ColumnType {
             None => false,
             Some(Reading::Null) => true,
             Some(Reading::Jsonb) => self.kind.is_text(),
-            Some(Reading::As(kind)) => kind.is_like(self.kind),
+            Some(Reading::As(kind, _)) => kind.is_like(self.kind),
         }
     }
 }
@@ -405,7 +419,7 @@ impl Kind {
             || is_real(self) && is_real(other)
     }
 
-    fn write(self, raw: &[u8], out: &mut Vec<u8>) -> Result<(), Garbled> {
+    fn write(self, times: Times, raw: &[u8], out: &mut Vec<u8>) -> Result<(), Garbled> {
         let value = match self {
             Kind::Bool => ValueRef::Integer(i64::from(array::<1>(raw)?[0] != 0)),
             Kind::Int2 => ValueRef::Integer(i16::from_be_bytes(array(raw)?).into()),
@@ -421,14 +435,14 @@ impl Kind {
             }
             Kind::Bytea => ValueRef::Blob(raw),
             Kind::Uuid | Kind::Date | Kind::Time | Kind::Timestamp | Kind::Timestamptz => {
-                return self.write_text(raw, out);
+                return self.write_text(times, raw, out);
             }
         };
         write_value(out, value);
         Ok(())
     }
 
-    fn write_text(self, raw: &[u8], out: &mut Vec<u8>) -> Result<(), Garbled> {
+    fn write_text(self, times: Times, raw: &[u8], out: &mut Vec<u8>) -> Result<(), Garbled> {
         let mut write = |text: &[u8]| write_value(out, ValueRef::Text(text));
         match self {
             Kind::Uuid => write(&uuid_text(&array(raw)?)),
@@ -446,8 +460,11 @@ impl Kind {
             _ => {
                 let (micros, utc) = (i64::from_be_bytes(array(raw)?), self == Kind::Timestamptz);
                 match datetime::usual_timestamp(micros) {
-                    Some(text) => write(&text[..text.len() - usize::from(!utc)]),
-                    None => write(datetime::timestamp(micros, utc).as_bytes()),
+                    Some(mut text) => {
+                        let len = datetime::notate(&mut text, utc, times);
+                        write(&text[..len]);
+                    }
+                    None => write(datetime::timestamp(micros, utc, times).as_bytes()),
                 }
             }
         }

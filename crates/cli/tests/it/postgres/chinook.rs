@@ -56,7 +56,7 @@ fn converges_as_it_is(shop: Shop) {
         INSERT INTO artist VALUES (1000, 'It''s new'); INSERT INTO album VALUES (1000, '', 1000);
         DELETE FROM playlist_track WHERE track_id % 50 = 1;
         UPDATE invoice_line SET unit_price = 123.45 WHERE invoice_line_id % 100 = 5;
-        UPDATE employee SET birth_date = '1969-07-20 20:17:40.000000' WHERE employee_id = 2";
+        UPDATE employee SET birth_date = '1969-07-20 20:17:40' WHERE employee_id = 2";
     harness::sql(&world.remote("ann"), changes);
     world.center_sql(
         "UPDATE track SET unit_price = unit_price * 2, composer = NULL WHERE track_id % 3 = 0;

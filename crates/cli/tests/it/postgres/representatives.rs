@@ -269,7 +269,7 @@ impl Company {
             // Without a customer there is no invoice.
             1 | 2 => format!(
                 "BEGIN; INSERT INTO invoice (invoice_id, customer_id, invoice_date, total)
-                     SELECT {id}, customer_id, '2030-01-01 00:00:00.000000', 1.98 FROM customer
+                     SELECT {id}, customer_id, '2030-01-01 00:00:00', 1.98 FROM customer
                      WHERE customer_id = {customer};
                  INSERT INTO invoice_line (invoice_line_id, invoice_id, track_id, unit_price,
                      quantity) SELECT {id}, invoice_id, {track}, 0.99, 2 FROM invoice

@@ -238,6 +238,6 @@ fn value(kind: Kind, is_sqlite: bool, chance: &mut Chance) -> String {
         (Kind::Boolean, _) => number.is_multiple_of(2).to_string(),
         (Kind::Bytes, _) if is_sqlite => format!("x'{number:04x}00ff'"),
         (Kind::Bytes, _) => format!("'\\x{number:04x}00ff'"),
-        (Kind::Time, _) => format!("'2026-01-{:02} 10:00:00.000000'", 1 + number % 28),
+        (Kind::Time, _) => format!("'2026-01-{:02} 10:00:00'", 1 + number % 28),
     }
 }

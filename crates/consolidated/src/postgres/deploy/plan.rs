@@ -15,11 +15,12 @@ use crate::postgres::download::typed_claim::TypedClaim;
 use crate::postgres::optimize::plan_cache::{self, Probe};
 use crate::postgres::optimize::round_trip_proof::{RoundTripProof, upload_scripts};
 use crate::postgres::tracking::{self, Tracking};
+use crate::postgres::values::datetime::Times;
 use crate::postgres::values::{ColumnType, Kind, NumericAs};
 use crate::quote::idents;
 use crate::script::{Event, Script};
 use crate::selection::Rows;
-use crate::sync_model::{ClaimTest, StoredAs, Wins};
+use crate::sync_model::{ClaimTest, StoredAs, TimesAs, Wins};
 use model::{Direction, Failure, PublishedTable};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -103,6 +104,23 @@ impl Schema for PostgresSchema {
                 )));
             }
         }
+        let kind = |column: &UserColumn| {
+            ColumnType::of(&column.cast, column.oid, column.domain, NumericAs::Text)
+        };
+        for wanted in table_model.times.keys() {
+            let column = table.column(wanted).filter(|_| columns.contains(wanted));
+            if !column.is_some_and(|column| kind(column).is_moment()) {
+                return Err(planner.wrong(&format!(
+                    "`times` names {wanted}, which is not a published column of type timestamp or \
+                     timestamptz"
+                )));
+            }
+            if is_compared(table, wanted) {
+                return Err(planner.wrong(&format!(
+                    "`times` names {wanted}, which is part of a key: remotes compare its text"
+                )));
+            }
+        }
         let of = |column: &UserColumn| {
             let numeric = match table_model.stored_as.get(&column.name) {
                 Some(StoredAs::Text) => NumericAs::Text,
@@ -116,7 +134,11 @@ impl Schema for PostgresSchema {
             let kind = ColumnType::of(&column.cast, column.oid, column.domain, numeric);
             let is_text = kind.kind == Kind::Numeric(NumericAs::Text);
             let scale = column.scale().filter(|_| is_text).and_then(|it| u16::try_from(it).ok());
-            ColumnType { encoding: table.encoding, scale, ..kind }
+            let times = match table_model.times.get(&column.name) {
+                Some(TimesAs::Rfc3339) => Times::Rfc3339,
+                Some(TimesAs::Sqlite) | None => kind.times,
+            };
+            ColumnType { encoding: table.encoding, scale, times, ..kind }
         };
         Ok(columns.iter().filter_map(|name| table.column(name)).map(of).collect())
     }
@@ -130,11 +152,18 @@ impl Schema for PostgresSchema {
         remote_ddl::create(table, columns, types, foreign_keys)
     }
 
+    fn known_by(table: &UserTable, columns: &[String], types: &Vec<ColumnType>) -> Vec<ColumnType> {
+        let known = |(name, it): (&String, &ColumnType)| {
+            // Those who hold the older notation keep their rows.
+            let is_free = it.times == Times::Sqlite && !is_compared(table, name);
+            let times = if is_free { Times::Full } else { it.times };
+            ColumnType { scale: None, times, ..it.clone() }
+        };
+        columns.iter().zip(types).map(known).collect()
+    }
+
     /// Values that travel in another form are other values to a remote.
     fn fingerprint(outward: &PublishedTable, types: &Vec<ColumnType>) -> String {
-        // The scale says only which texts are one number.
-        let types = types.iter().map(|it| ColumnType { scale: None, ..it.clone() });
-        let types: Vec<ColumnType> = types.collect();
         digest(&[&serde_json::json!((outward, types)).to_string()])
     }
 
@@ -235,6 +264,12 @@ fn generator<'a>(
 
 /// `latest` stores a future time as now, and it is unknown which functions a custom condition
 /// calls.
+/// Whether remotes compare the texts of a column: it is part of the key, or refers to another one.
+fn is_compared(table: &UserTable, name: &String) -> bool {
+    let refers = |key: &ForeignKey| key.columns.iter().any(|(child, _)| child == name);
+    table.key.contains(name) || table.foreign_keys.iter().any(refers)
+}
+
 fn verbatim(
     planner: &Planner<'_>,
     published: &PublishedTable,

@@ -5,6 +5,7 @@
 
 use crate::deploy::{ForeignKey, TableFacts};
 use crate::postgres::deploy::tables::{UserColumn, UserTable};
+use crate::postgres::values::datetime::Times;
 use crate::postgres::values::{ColumnType, Kind, NumericAs};
 use crate::quote::{ident, idents, literal};
 
@@ -126,8 +127,9 @@ fn value(default: &str, kind: &ColumnType) -> Option<String> {
         "now()" | "current_timestamp" | "transaction_timestamp()" | "localtimestamp"
     );
     match kind.kind {
-        Kind::Timestamptz if now => Some("(strftime('%Y-%m-%d %H:%M:%f000Z', 'now'))".into()),
-        Kind::Timestamp if now => Some("(strftime('%Y-%m-%d %H:%M:%f000', 'now'))".into()),
+        Kind::Timestamptz | Kind::Timestamp if now => {
+            Some(present(kind.times, kind.kind == Kind::Timestamptz).into())
+        }
         Kind::Date if now || default == "CURRENT_DATE" => Some("(date('now'))".into()),
         Kind::Uuid if default == "gen_random_uuid()" => Some(RANDOM_UUID.into()),
         Kind::Bool => match default {
@@ -145,6 +147,20 @@ fn value(default: &str, kind: &ColumnType) -> Option<String> {
         Kind::Text | Kind::Char | Kind::Uuid | Kind::Date | Kind::Other => text(default),
         // Values that a remote would have to spell exactly as the center does.
         _ => None,
+    }
+}
+
+/// The present time to the millisecond.
+fn present(times: Times, utc: bool) -> &'static str {
+    match (times, utc) {
+        (Times::Full, true) => "(strftime('%Y-%m-%d %H:%M:%f000Z', 'now'))",
+        (Times::Full, false) => "(strftime('%Y-%m-%d %H:%M:%f000', 'now'))",
+        // Without zeros at its end.
+        (Times::Sqlite, _) => "(rtrim(rtrim(strftime('%Y-%m-%d %H:%M:%f', 'now'), '0'), '.'))",
+        (Times::Rfc3339, true) => {
+            "(rtrim(rtrim(strftime('%Y-%m-%dT%H:%M:%f', 'now'), '0'), '.') || 'Z')"
+        }
+        (Times::Rfc3339, false) => "(rtrim(rtrim(strftime('%Y-%m-%dT%H:%M:%f', 'now'), '0'), '.'))",
     }
 }
 
@@ -178,13 +194,11 @@ fn text(default: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::postgres::encoding::Encoding;
     use postgres_types::Type;
 
     #[test]
     fn literal_defaults_cross_and_expressions_do_not() {
-        let encoding = Encoding::Unicode;
-        let of = |kind| ColumnType { cast: String::new(), kind, encoding, scale: None };
+        let of = |kind| ColumnType { kind, ..ColumnType::of("", 0, false, NumericAs::Text) };
         for (default, kind, expected) in [
             ("0", Kind::Int4, Some("0")),
             ("'-1'::integer", Kind::Int4, Some("-1")),
@@ -209,13 +223,19 @@ mod tests {
     fn sqlite_understands_what_stands_for_the_present_and_for_chance() {
         let sqlite = rusqlite::Connection::open_in_memory().unwrap();
         let one = |sql: &str| -> String {
-            sqlite.query_row(&format!("SELECT {sql}"), [], |row| row.get(0)).unwrap()
+            sqlite.query_row(&format!("SELECT CAST({sql} AS TEXT)"), [], |row| row.get(0)).unwrap()
         };
         let uuid = one(RANDOM_UUID);
         assert_eq!(uuid.len(), 36, "{uuid}");
         assert_eq!(uuid.as_bytes()[14], b'4', "{uuid}");
         let now = ColumnType::of("", Type::TIMESTAMPTZ.oid(), false, NumericAs::Text);
-        let now = value("now()", &now);
-        assert_eq!(one(&now.unwrap()).len(), "2024-02-29 08:30:00.000000Z".len());
+        for (times, pattern) in [
+            (Times::Full, "????-??-?? ??:??:??.???000Z"),
+            (Times::Sqlite, "????-??-?? ??:??:*[0-9]"),
+            (Times::Rfc3339, "????-??-??T??:??:*[0-9]Z"),
+        ] {
+            let now = value("now()", &ColumnType { times, ..now.clone() }).unwrap();
+            assert_eq!(one(&format!("{now} GLOB '{pattern}'")), "1", "{now}");
+        }
     }
 }

@@ -254,10 +254,10 @@ impl Fidelity {
             (Fidelity::Uuid, ValueRef::Text(text)) => is_uuid(text),
             (Fidelity::Date, ValueRef::Text(text)) => text.len() == "2000-01-01".len(),
             (Fidelity::Time { digits }, ValueRef::Text(text)) => is_time(text, digits),
-            (Fidelity::Timestamp { digits }, ValueRef::Text(text)) => is_moment(text, digits, b""),
-            (Fidelity::Timestamptz { digits }, ValueRef::Text(text)) => {
-                is_moment(text, digits, b"Z")
-            }
+            (
+                Fidelity::Timestamp { digits } | Fidelity::Timestamptz { digits },
+                ValueRef::Text(text),
+            ) => is_moment(text, digits),
             _ => false,
         }
     }
@@ -328,16 +328,18 @@ fn is_time(text: &[u8], digits: u8) -> bool {
     clock[5] == b':' && written <= usize::from(digits)
 }
 
-/// `2000-01-01 00:00:00.000000` and `zone`.
-fn is_moment(text: &[u8], digits: u8, zone: &[u8]) -> bool {
-    let Some(text) = text.strip_suffix(zone).filter(|text| text.len() == 26) else { return false };
-    let (second, fraction) = text.split_at(20);
-    let (kept, cut) = fraction.split_at(usize::from(digits));
-    second[10] == b' '
+/// `2000-01-01 00:00:00` with these digits of a second at most, of a text in the notation of its
+/// column (`respelled.rs`).
+fn is_moment(text: &[u8], digits: u8) -> bool {
+    let text = text.strip_suffix(b"Z").unwrap_or(text);
+    let Some((second, fraction)) = text.split_at_checked("2000-01-01 00:00:00".len()) else {
+        return false;
+    };
+    let written = fraction.strip_prefix(b".").unwrap_or(fraction);
+    let (kept, cut) = written.split_at(written.len().min(usize::from(digits)));
+    matches!(second[10], b' ' | b'T')
         && second[16] == b':'
-        && second[19] == b'.'
-        // Midnight is written as the beginning of a day.
-        && second[11..13] != *b"24"
+        && written.len() <= 6
         && kept.iter().all(u8::is_ascii_digit)
         && cut.iter().all(|digit| *digit == b'0')
 }

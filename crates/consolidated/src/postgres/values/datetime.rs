@@ -4,8 +4,11 @@
 //! |---|---|
 //! | date | `2024-02-29`, `0044-03-15 BC`, `infinity` |
 //! | time | `08:30:00`, `08:30:00.5` |
-//! | timestamp | `2024-02-29 08:30:00.000000`, then ` BC`, `-infinity` |
-//! | timestamptz | the same in UTC with a `Z`, `2024-02-29 08:30:00.000000Z` |
+//! | timestamp | `2024-02-29 08:30:00`, `2024-02-29 08:30:00.5`, then ` BC`, `-infinity` |
+//! | timestamptz | the same in UTC |
+//!
+//! Timestamps are written as SQLite's functions write them. The model may choose another notation
+//! ([`Times`]).
 //!
 //! More notations are read than written: `T` between date and time, fewer digits, and for
 //! timestamptz an offset. A timestamp with an offset that is not zero has two meanings, so it is
@@ -13,12 +16,16 @@
 
 use crate::postgres::values::misfit::Misfit;
 use model::{civil_date, civil_day};
+use serde::{Deserialize, Serialize};
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
 const MICROS_PER_DAY: i64 = 86_400 * MICROS_PER_SECOND;
 
 /// Days from 1970-01-01 to PostgreSQL's day zero, 2000-01-01.
 const EPOCH_DAYS: i64 = 10_957;
+
+/// How a timestamp with all its digits is written.
+const USUAL: [u8; 27] = *b"0000-00-00 00:00:00.000000Z";
 
 /// PostgreSQL's first date, 4714-11-24 BC, and the first days after its last date and timestamp.
 const FIRST_DAY: i64 = -2_451_545;
@@ -32,6 +39,26 @@ const NO_DATE: Misfit = "is not a date";
 const NO_TIME: Misfit = "is not a time";
 const NO_TIMESTAMP: Misfit = "is not a date and time";
 const OUT_OF_RANGE: Misfit = "is out of the range of dates";
+
+/// In which notation remotes get timestamps.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::postgres) enum Times {
+    /// `2024-02-29 08:30:00.000000`, and a `Z` in UTC: of what was deployed before there were
+    /// others.
+    #[default]
+    Full,
+    /// `2024-02-29 08:30:00`, as `datetime('now')` writes it.
+    Sqlite,
+    /// `2024-02-29T08:30:00`, and a `Z` in UTC.
+    Rfc3339,
+}
+
+impl Times {
+    pub(in crate::postgres) fn is_full(&self) -> bool {
+        *self == Times::Full
+    }
+}
 
 /// Any date.
 pub(in crate::postgres) fn date(days: i32) -> String {
@@ -78,17 +105,35 @@ pub(in crate::postgres) fn since_1970(micros: i64) -> i64 {
 }
 
 /// Any timestamp.
-pub(in crate::postgres) fn timestamp(micros: i64, utc: bool) -> String {
+pub(in crate::postgres) fn timestamp(micros: i64, utc: bool, times: Times) -> String {
     match micros {
         i64::MAX => "infinity".into(),
         i64::MIN => "-infinity".into(),
         micros => {
             let (date, era) = civil(micros.div_euclid(MICROS_PER_DAY));
-            let time = of_day(micros.rem_euclid(MICROS_PER_DAY));
-            let zone = if utc { "Z" } else { "" };
-            format!("{date} {}{zone}{era}", String::from_utf8_lossy(&time))
+            let mut text = USUAL;
+            text[11..26].copy_from_slice(&of_day(micros.rem_euclid(MICROS_PER_DAY)));
+            let len = notate(&mut text, utc, times);
+            format!("{date}{}{era}", String::from_utf8_lossy(&text[10..len]))
         }
     }
+}
+
+/// Turns a timestamp with all its digits, as [`usual_timestamp`] writes it, into this notation.
+/// Returns its length.
+pub(in crate::postgres) fn notate(text: &mut [u8; 27], utc: bool, times: Times) -> usize {
+    if times == Times::Full {
+        return text.len() - usize::from(!utc);
+    }
+    let (second, fraction) = text[..26].split_at("0000-00-00 00:00:00".len());
+    let digits = fraction.iter().rposition(|byte| matches!(byte, b'1'..=b'9'));
+    let len = second.len() + digits.map_or(0, |last| last + 1);
+    if times == Times::Sqlite {
+        return len;
+    }
+    text[10] = b'T';
+    text[len] = b'Z';
+    len + usize::from(utc)
 }
 
 /// A date of the years 1 to 9999, which need four digits and no era.
@@ -102,9 +147,9 @@ pub(in crate::postgres) fn usual_date(days: i32) -> Option<[u8; 10]> {
     Some(text)
 }
 
-/// A timestamp of these years, as timestamptz; without a zone it ends before the `Z`.
+/// A timestamp of these years with all its digits; for [`notate`].
 pub(in crate::postgres) fn usual_timestamp(micros: i64) -> Option<[u8; 27]> {
-    let mut text = *b"0000-00-00 00:00:00.000000Z";
+    let mut text = USUAL;
     let date = usual_date(i32::try_from(micros.div_euclid(MICROS_PER_DAY)).ok()?)?;
     text[..10].copy_from_slice(&date);
     text[11..26].copy_from_slice(&of_day(micros.rem_euclid(MICROS_PER_DAY)));
@@ -210,9 +255,15 @@ pub(in crate::postgres) fn second_digits(text: &[u8]) -> usize {
     text[point..].iter().skip(1).take_while(|byte| byte.is_ascii_digit()).count()
 }
 
-/// Reads what [`usual_timestamp`] writes, with or without the `Z`.
+/// Reads what [`usual_timestamp`] writes, with or without the `Z`, or without a fraction.
 fn read_usual_timestamp(text: &[u8]) -> Option<i64> {
-    let text: &[u8; 26] = text.strip_suffix(b"Z").unwrap_or(text).try_into().ok()?;
+    let mut whole = *b"0000-00-00 00:00:00.000000";
+    let text = text.strip_suffix(b"Z").unwrap_or(text);
+    if !matches!(text.len(), 19 | 26) {
+        return None;
+    }
+    whole[..text.len()].copy_from_slice(text);
+    let text = whole;
     let marks = [text[4], text[7], text[10], text[13], text[16], text[19]];
     let digit = |at: usize| text[at].is_ascii_digit().then(|| i64::from(text[at] - b'0'));
     let pair = |at: usize| Some(digit(at)? * 10 + digit(at + 1)?);
@@ -374,7 +425,7 @@ mod tests {
         let day = MICROS_PER_DAY;
         for micros in (-730_119 * day..2_921_940 * day).step_by(7_654_321_098_765) {
             let text = usual_timestamp(micros).unwrap();
-            assert_eq!(str::from_utf8(&text), Ok(timestamp(micros, true).as_str()));
+            assert_eq!(str::from_utf8(&text), Ok(timestamp(micros, true, Times::Full).as_str()));
             let read = [read_usual_timestamp(&text), read_usual_timestamp(&text[..26])];
             assert!(read == [Some(micros); 2] || text[5..10] == *b"02-29" && read == [None; 2]);
         }
@@ -413,7 +464,8 @@ mod tests {
             "-infinity",
         ];
         for text in awkward {
-            assert_eq!(timestamp(read_timestamp(text.as_bytes(), false).unwrap(), false), text);
+            let micros = read_timestamp(text.as_bytes(), false).unwrap();
+            assert_eq!(timestamp(micros, false, Times::Full), text);
         }
     }
 
@@ -429,7 +481,7 @@ mod tests {
             ("2024-02-29 24:00:00", "2024-03-01 00:00:00.000000Z"),
         ] {
             let micros = read_timestamp(text.as_bytes(), true).unwrap();
-            assert_eq!(timestamp(micros, true), canonical, "{text}");
+            assert_eq!(timestamp(micros, true, Times::Full), canonical, "{text}");
         }
         assert!(read_timestamp(b"2024-02-29T08:30Z", false).is_ok());
         assert!(read_timestamp(b"2024-02-29T08:30+01", false).is_err());
@@ -445,5 +497,44 @@ mod tests {
             assert_eq!(str::from_utf8(&written[..len]), Ok(text));
         }
         assert!(read_time(b"24:00:01").is_err());
+    }
+
+    // Trap 15
+    #[test]
+    fn a_moment_has_the_notation_of_its_column() {
+        for (text, utc, sqlite, rfc3339) in [
+            ("2024-02-29 08:30:00", true, "2024-02-29 08:30:00", "2024-02-29T08:30:00Z"),
+            ("2024-02-29 08:30:00", false, "2024-02-29 08:30:00", "2024-02-29T08:30:00"),
+            (
+                "2024-03-01T08:30:00.250000Z",
+                true,
+                "2024-03-01 08:30:00.25",
+                "2024-03-01T08:30:00.25Z",
+            ),
+            (
+                "2024-03-01 00:00:00.000001",
+                false,
+                "2024-03-01 00:00:00.000001",
+                "2024-03-01T00:00:00.000001",
+            ),
+            (
+                "0044-03-15 12:00:00.5 BC",
+                true,
+                "0044-03-15 12:00:00.5 BC",
+                "0044-03-15T12:00:00.5Z BC",
+            ),
+            ("12024-03-01 12:00:00", false, "12024-03-01 12:00:00", "12024-03-01T12:00:00"),
+            ("-infinity", true, "-infinity", "-infinity"),
+        ] {
+            let micros = read_timestamp(text.as_bytes(), utc).unwrap();
+            for (times, expected) in [(Times::Sqlite, sqlite), (Times::Rfc3339, rfc3339)] {
+                assert_eq!(timestamp(micros, utc, times), expected);
+                assert_eq!(read_timestamp(expected.as_bytes(), utc), Ok(micros), "{expected}");
+                if let Some(mut text) = usual_timestamp(micros) {
+                    let len = notate(&mut text, utc, times);
+                    assert_eq!(str::from_utf8(&text[..len]), Ok(expected));
+                }
+            }
+        }
     }
 }

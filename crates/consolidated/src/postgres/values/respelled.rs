@@ -66,10 +66,8 @@ impl ColumnType {
             (Kind::Bool | Kind::Int2 | Kind::Int4 | Kind::Int8, ValueRef::Integer(_)) => {
                 return false;
             }
-            (Kind::Numeric(as_), ValueRef::Integer(_)) if as_ != NumericAs::Text => {
-                if as_ != NumericAs::Real {
-                    return false;
-                }
+            (Kind::Numeric(NumericAs::Integer | NumericAs::Numeric), ValueRef::Integer(_)) => {
+                return false;
             }
             // A single would be rounded, and be another value.
             (Kind::Float4 | Kind::Float8, ValueRef::Integer(i)) => {
@@ -83,10 +81,10 @@ impl ColumnType {
             (Kind::Interval, ValueRef::Text(text)) => {
                 return interval::write(text, out);
             }
-            (Kind::Time | Kind::Timestamp | Kind::Timestamptz, ValueRef::Text(text)) => {
-                if datetime::second_digits(text) > SECOND_DIGITS {
-                    return false;
-                }
+            (Kind::Time | Kind::Timestamp | Kind::Timestamptz, ValueRef::Text(text))
+                if datetime::second_digits(text) > SECOND_DIGITS =>
+            {
+                return false;
             }
             _ => {}
         }

@@ -90,9 +90,11 @@ impl Schema for SqliteSchema {
     }
 
     fn values(planner: &TablePlanner<'_, SqliteSchema>, _: &[String]) -> Result<(), Failure> {
-        match planner.table_model.stored_as.keys().next() {
-            Some(column) => Err(planner.wrong(&format!(
-                "`as` names {column}; SQLite keeps values as they are at both ends"
+        let numbers = planner.table_model.stored_as.keys().map(|column| ("as", column));
+        let mut named = numbers.chain(planner.table_model.times.keys().map(|it| ("times", it)));
+        match named.next() {
+            Some((key, column)) => Err(planner.wrong(&format!(
+                "`{key}` names {column}; SQLite keeps values as they are at both ends"
             ))),
             None => Ok(()),
         }
@@ -106,6 +108,8 @@ impl Schema for SqliteSchema {
     ) -> (Vec<String>, Vec<String>) {
         remote_ddl::create(table, columns, foreign_keys)
     }
+
+    fn known_by(_: &UserTable, _: &[String], (): &()) {}
 
     fn fingerprint(outward: &PublishedTable, (): &()) -> String {
         digest(&[&serde_json::json!(outward).to_string()])

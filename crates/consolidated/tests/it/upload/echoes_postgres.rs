@@ -65,11 +65,7 @@ fn exact(id: i64, amount: f64) -> Row {
     ]);
     row.extend([text(" x"), Value::Blob(vec![0, 255])]);
     row.extend(texts.map(text));
-    row.extend([
-        text("1969-12-31 23:59:59.999999"),
-        text("2024-02-29 08:30:00.123000Z"),
-        Value::Null,
-    ]);
+    row.extend([text("1969-12-31 23:59:59.999999"), text("2024-02-29 08:30:00.123"), Value::Null]);
     row
 }
 
@@ -241,11 +237,7 @@ fn a_value_that_the_database_changes_comes_back() {
             text("2024-02-29 08:30:00.1234567"),
             Some(text("2024-02-29 08:30:00.123457")),
         ),
-        (
-            "timestamp(0)",
-            text("2024-02-29 08:30:00.600000"),
-            Some(text("2024-02-29 08:30:01.000000")),
-        ),
+        ("timestamp(0)", text("2024-02-29 08:30:00.600000"), Some(text("2024-02-29 08:30:01"))),
         ("interval day", text("1 day 02:00:00"), Some(text("P1D"))),
         ("jsonb", text("{\"a\":1}"), Some(text("{\"a\": 1}"))),
         ("word", text("ab    "), Some(text("ab "))),
@@ -271,11 +263,11 @@ fn an_equal_value_keeps_the_notation_of_the_remote_that_wrote_it() {
         ("uuid", text("a0eebc999c0b4ef8bb6d6bb9bd380a11"), None),
         ("time", text("08:30"), None),
         ("time", text("08:30:00.550000"), None),
-        ("timestamp", text("2024-02-29 08:30:00"), None),
+        ("timestamp", text("2024-02-29 08:30:00.500"), None),
         ("timestamp", text("2024-02-29T08:30:00.000000"), None),
         ("timestamp", text("2024-02-29 24:00:00.000000"), None),
         ("timestamp", text("2024-02-29 08:30:00.12345Z"), None),
-        ("timestamptz", text("2024-02-29 08:30:00"), None),
+        ("timestamptz", text("2024-02-29 08:30:00.000000Z"), None),
         ("timestamptz", text("2024-02-29 08:30:00+01"), None),
         ("interval", text("90 minutes"), None),
         ("interval", text("1 day"), None),
