@@ -60,15 +60,18 @@ Exit codes: 0 done, 1 failed (`error E2104: …` on standard error), 2 wrong usa
 pub(crate) struct Arguments {
     /// How much to log on standard error [default: info for `serve`, warn otherwise]
     #[arg(long, global = true, value_enum, value_name = "LEVEL")]
+    #[arg(hide_short_help = true, help_heading = "Log")]
     pub(crate) log: Option<LogLevel>,
 
     /// How to write the log
     #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value = "text")]
+    #[arg(hide_short_help = true, help_heading = "Log")]
     pub(crate) log_format: LogFormat,
 
     /// Write the log to this file instead of standard error; at 64 MiB it becomes FILE.1, and
     /// five former files are kept
     #[arg(long, global = true, value_name = "FILE")]
+    #[arg(hide_short_help = true, help_heading = "Log")]
     pub(crate) log_file: Option<PathBuf>,
 
     #[command(subcommand)]
@@ -166,6 +169,10 @@ pub(crate) struct InitOptions {
     /// Overwrite existing files
     #[arg(long)]
     pub(crate) force: bool,
+
+    /// Print JSON: files, tables, notices, and what was left out
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Creates system tables, change tracking and scripts in the consolidated database.
@@ -272,7 +279,13 @@ pub(crate) struct ScriptsOptions {
 #[derive(Debug, Subcommand)]
 pub(crate) enum ScriptsAction {
     /// Prints script versions, publications and every deployed script
-    Show(Dir),
+    Show {
+        #[command(flatten)]
+        dir: Dir,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Writes generated scripts to files, for you to change
     Export(ExportOptions),
     /// Lists the scripts of all events that you can write: whose each is, and how it runs

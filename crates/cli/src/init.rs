@@ -4,9 +4,10 @@ use crate::args::InitOptions;
 use crate::config::{self, FILE_NAME, MODEL_FILE_NAME};
 use consolidated::{PASSWORD_FILE_NAME, Url};
 use model::{Code, Failure};
+use serde_json::json;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use terminal::output;
 use terminal::secret;
 
@@ -40,6 +41,16 @@ pub(crate) fn run(options: &InitOptions) -> Result<(), Failure> {
 
     for warning in &model.warnings {
         output::warning(warning);
+    }
+    if options.json {
+        let files: Vec<&PathBuf> = files.iter().map(|(path, _)| path).collect();
+        return output::json(&json!({
+            "files": files,
+            "password_file": password.as_ref().map(|(path, _)| path),
+            "tables": model.tables,
+            "warnings": model.warnings,
+            "notices": model.notices,
+        }));
     }
     for notice in &model.notices {
         output::line(&format!("notice: {}", output::one_line(notice)))?;

@@ -14,17 +14,30 @@ use terminal::output;
 /// Does what was asked with scripts.
 pub(crate) fn run(options: &ScriptsOptions) -> Result<(), Failure> {
     match &options.action {
-        ScriptsAction::Show(dir) => show(dir),
+        ScriptsAction::Show { dir, json } => show(dir, *json),
         ScriptsAction::Export(options) => export(options),
         ScriptsAction::Check(options) => check(options),
     }
 }
 
 /// Prints publications and scripts; headings are SQL comments, so that the whole is SQL.
-fn show(dir: &Dir) -> Result<(), Failure> {
+fn show(dir: &Dir, json: bool) -> Result<(), Failure> {
     let mut admin = consolidated::administer(&Config::read(&dir.dir)?.consolidated)?;
-    let scripts = admin.scripts()?;
-    for (version, publication, tables) in admin.publications()? {
+    let (scripts, publications) = (admin.scripts()?, admin.publications()?);
+    if json {
+        let publications = publications.iter().map(|(version, publication, tables)| {
+            json!({ "script_version": version, "publication": publication, "tables": tables })
+        });
+        let scripts = scripts.iter().map(|script| {
+            json!({
+                "script_version": script.script_version, "table": script.table,
+                "event": script.event.name(), "own": script.own, "script": script.script,
+            })
+        });
+        let (publications, scripts): (Value, Value) = (publications.collect(), scripts.collect());
+        return output::json(&json!({ "publications": publications, "scripts": scripts }));
+    }
+    for (version, publication, tables) in publications {
         let tables = tables.join(", ");
         output::line(&output::one_line(&format!(
             "-- script version {version}, publication {publication}: {tables}"

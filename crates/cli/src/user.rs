@@ -15,7 +15,7 @@ use terminal::{output, secret};
 /// Does what was asked with users.
 pub(crate) fn run(options: UserOptions) -> Result<(), Failure> {
     match options.action {
-        UserAction::Add { name, dir, password_file, claims } => {
+        UserAction::Add { name, dir, password_file, claims, json } => {
             let mut admin = open(&dir.dir)?;
             // Checked before the password is asked for.
             if admin.users()?.iter().any(|user| user.name == name) {
@@ -25,6 +25,9 @@ pub(crate) fn run(options: UserOptions) -> Result<(), Failure> {
             let claims = changed(BTreeMap::new(), claims);
             admin.add_user(&name, &hash, &claims)?;
             warn_of_claims(admin.as_mut(), &name, &claims)?;
+            if json {
+                return output::json(&json!({ "user": name.as_str(), "claims": claims }));
+            }
             output::line(&output::one_line(&format!("added user {name}")))
         }
         UserAction::Set { name, dir, claims, password_expires } => {

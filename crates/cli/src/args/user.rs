@@ -42,6 +42,9 @@ pub(crate) enum UserAction {
         /// A fact about the user, which partitions may use (repeatable)
         #[arg(long = "claim", value_name = "KEY=VALUE", value_parser = parse_claim)]
         claims: Vec<(String, String)>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Changes claims of a user, or when the password expires
     ///

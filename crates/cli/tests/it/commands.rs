@@ -195,6 +195,38 @@ fn a_command_with_json_fails_in_json_too() {
 }
 
 #[test]
+fn what_was_made_is_told_in_json() {
+    let world = shop();
+    let made = world.syncline.json(&[INIT, &["--json"]].concat());
+    assert_eq!(made["tables"], serde_json::json!(["customer", "order"]));
+    assert_eq!(made["files"][1], "project/model.toml");
+    world.syncline.ok(&["deploy", "--dir", "project"]);
+    world.write_secret("secret", "hunter2\n");
+    let add = ["user", "add", "ann", "--password-file", "secret", "--claim", "a=b", "--json"];
+    let added = world.syncline.json(&[&add[..], &["--dir", "project"]].concat());
+    assert_eq!(added, serde_json::json!({ "user": "ann", "claims": { "a": "b" } }));
+    let shown = world.syncline.json(&["scripts", "show", "--dir", "project", "--json"]);
+    assert_eq!(shown["publications"][0]["tables"][0], "customer", "{shown}");
+    let scripts = shown["scripts"].as_array().unwrap();
+    assert!(scripts.iter().any(|script| script["event"] == "upload_insert"), "{shown}");
+}
+
+/// The options of the log stood between those of the command.
+#[test]
+fn short_help_is_about_the_command() {
+    let world = shop();
+    for command in [&["sync"][..], &["user", "add"], &["deploy"]] {
+        let help = |option: &str| world.syncline.ok(&[command, &[option]].concat());
+        let (short, long) = (help("-h"), help("--help"));
+        assert!(!short.contains("--log") && short.contains("see more with '--help'"), "{short}");
+        let (_, log) = long.split_once("\nLog:\n").unwrap();
+        let log = log.split("\nExamples:").next().unwrap();
+        assert!(["--log <", "--log-format", "--log-file"].iter().all(|it| log.contains(it)));
+        assert!(!log.contains("--json") && !log.contains("--dir"), "{long}");
+    }
+}
+
+#[test]
 fn check_finds_a_dropped_trigger() {
     let world = shop();
     world.syncline.ok(INIT);
