@@ -1,9 +1,10 @@
 //! `syncline sync`: makes a file a remote database, if it is not one yet, and synchronizes it.
 //!
 //! `sync/synchronizer.rs` opens the file and synchronizes it, `sync/secrets.rs` chooses between
-//! token and password, `sync/trust.rs` says whom to believe, `sync/watch.rs` repeats, and
-//! `sync/report.rs` prints the result.
+//! token and password, `sync/trust.rs` says whom to believe, `sync/watch.rs` repeats,
+//! `sync/interruption.rs` ends at Ctrl-C, and `sync/report.rs` prints the result.
 
+mod interruption;
 pub(crate) mod progress;
 mod report;
 mod secrets;
@@ -22,6 +23,9 @@ use terminal::output;
 
 /// Synchronizes once, or keeps on.
 pub(crate) fn run(options: &SyncOptions) -> Result<(), Failure> {
+    if !options.watch {
+        interruption::tell()?;
+    }
     let mut summary = Summary::of(options);
     // A link that leads nowhere is there too.
     let was_there = options.file.symlink_metadata().is_ok();

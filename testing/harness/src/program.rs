@@ -102,6 +102,7 @@ impl Syncline {
             .current_dir(&self.folder)
             .env_remove("FAILPOINTS")
             .env("NO_COLOR", "1")
+            .env("TERM", "xterm")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());

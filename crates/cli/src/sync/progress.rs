@@ -1,19 +1,28 @@
 //! The progress bar of a synchronization, only on a terminal.
 
 use client::Step;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{self, IsTerminal};
+use std::time::Duration;
 use terminal::output;
 
+/// Before, nobody can say how long it takes.
+const TIME_LEFT_AFTER: Duration = Duration::from_secs(2);
+
 /// Shows how far a synchronization is. Dropping it clears the line.
-pub(crate) struct Progress(Option<ProgressBar>);
+pub(crate) struct Progress {
+    bar: Option<ProgressBar>,
+    /// What is filled now, and how old the bar was when that began.
+    filling: Option<(&'static str, Duration)>,
+}
 
 impl Progress {
     /// A bar on standard error, if that is a terminal.
     pub(crate) fn new() -> Progress {
-        Progress(io::stderr().is_terminal().then(|| {
+        let bar = io::stderr().is_terminal().then(|| {
             ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()).with_style(spinner())
-        }))
+        });
+        Progress { bar, filling: None }
     }
 
     /// Shows this step.
@@ -22,29 +31,51 @@ impl Progress {
             self.clear();
             output::notice(&format!("{failure}; synchronizing once more"));
         }
-        let Some(bar) = &self.0 else { return };
+        let Some(bar) = self.bar.clone() else { return };
+        let bar = &bar;
         match step {
             Step::Connecting => spin(bar, "connecting".to_owned()),
             Step::Uploading { rows_done, rows_total } => {
-                fill(bar, "uploading", *rows_done, *rows_total);
+                self.fill(bar, "uploading", *rows_done, *rows_total);
             }
             Step::Waiting => spin(bar, "waiting for the server".to_owned()),
             Step::Downloading { rows, rows_total: Some(total) } if rows <= total => {
-                fill(bar, "downloading", *rows, *total);
+                self.fill(bar, "downloading", *rows, *total);
             }
-            Step::Downloading { rows, .. } => spin(bar, format!("downloading, {rows} rows")),
+            Step::Downloading { rows, .. } => {
+                spin(bar, format!("downloading, {} rows", HumanCount(*rows)));
+            }
             Step::Resuming { rows, .. } => {
+                let rows = HumanCount(*rows);
                 spin(bar, format!("going on behind {rows} rows of a download that was cut"));
             }
             Step::Applying { rows_done, rows_total } => {
-                fill(bar, "applying", *rows_done, *rows_total);
+                self.fill(bar, "applying", *rows_done, *rows_total);
             }
             Step::Retrying { .. } | Step::PasswordChanged => {}
         }
     }
 
+    fn fill(&mut self, bar: &ProgressBar, message: &'static str, done: u64, total: u64) {
+        if total == 0 {
+            return spin(bar, message.to_owned());
+        }
+        let began = match self.filling {
+            Some((filling, began)) if filling == message => began,
+            _ => {
+                bar.reset_eta();
+                self.filling = Some((message, bar.elapsed()));
+                bar.elapsed()
+            }
+        };
+        bar.set_style(filling(bar.elapsed().saturating_sub(began) >= TIME_LEFT_AFTER));
+        bar.set_length(total);
+        bar.set_message(message);
+        bar.set_position(done);
+    }
+
     fn clear(&self) {
-        if let Some(bar) = &self.0 {
+        if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
     }
@@ -62,21 +93,14 @@ fn spin(bar: &ProgressBar, message: String) {
     bar.tick();
 }
 
-fn fill(bar: &ProgressBar, message: &'static str, done: u64, total: u64) {
-    if total == 0 {
-        return spin(bar, message.to_owned());
-    }
-    bar.set_style(filling());
-    bar.set_length(total);
-    bar.set_message(message);
-    bar.set_position(done);
-}
-
 fn spinner() -> ProgressStyle {
     ProgressStyle::with_template("{spinner} {msg}").unwrap_or(ProgressStyle::default_spinner())
 }
 
-fn filling() -> ProgressStyle {
-    ProgressStyle::with_template("{msg:11} {bar:30} {human_pos}/{human_len} rows {eta}")
-        .unwrap_or(ProgressStyle::default_bar())
+fn filling(with_time_left: bool) -> ProgressStyle {
+    let template = match with_time_left {
+        true => "{msg:11} {bar:30} {human_pos}/{human_len} rows, {eta} left",
+        false => "{msg:11} {bar:30} {human_pos}/{human_len} rows",
+    };
+    ProgressStyle::with_template(template).unwrap_or(ProgressStyle::default_bar())
 }

@@ -178,6 +178,23 @@ fn a_first_synchronization_that_fails_leaves_no_file() {
     assert!(world.remote("empty").exists());
 }
 
+/// It ended in the middle of the progress line, and nobody knew what had become of the rows.
+#[test]
+fn an_interrupted_synchronization_says_what_comes_next() {
+    let (world, server) = shop(&["ann"]);
+    world.sync("ann", &server);
+    // It takes connections and never answers.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("tcp://{}", silent.local_addr().unwrap());
+    let mut line = world.sync_arguments("ann", &server);
+    line[3] = url;
+    let interrupted = world.syncline.on_terminal(&line, "connecting", "\x03");
+    assert_eq!(interrupted.code, Some(130), "{interrupted:?}");
+    let told = "\r\x1b[2Kinterrupted: nothing is lost; the next `syncline sync` continues\r\n";
+    assert!(interrupted.stdout.ends_with(told), "{interrupted:?}");
+    world.sync("ann", &server);
+}
+
 // S6
 #[test]
 fn a_first_synchronization_that_is_cut_keeps_what_it_has() {

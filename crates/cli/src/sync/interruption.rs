@@ -1,0 +1,33 @@
+//! Ctrl-C while one synchronization runs.
+
+use model::{Code, Failure};
+use signal_hook::consts::SIGINT;
+use signal_hook::iterator::Signals;
+use signal_hook::low_level;
+use std::io::{self, IsTerminal, Write};
+use std::thread;
+use terminal::output;
+
+/// What a shell says of a program that SIGINT has ended.
+const INTERRUPTED: i32 = 130;
+
+/// From now on SIGINT ends the program at once, as ever, and says what becomes of the rows. The
+/// remote and the server are prepared for an end at any moment.
+pub(super) fn tell() -> Result<(), Failure> {
+    let failed =
+        |error| Failure::new(Code::Bug, "cannot receive signals of the system").source(error);
+    let mut signals = Signals::new([SIGINT]).map_err(failed)?;
+    let waiting = move || {
+        if signals.forever().next().is_some() {
+            let mut stderr = io::stderr();
+            if stderr.is_terminal() {
+                // The line of the progress.
+                let _ = stderr.write_all(b"\r\x1b[2K");
+            }
+            output::notice("interrupted: nothing is lost; the next `syncline sync` continues");
+            low_level::exit(INTERRUPTED);
+        }
+    };
+    thread::Builder::new().name("interruption".to_owned()).spawn(waiting).map_err(failed)?;
+    Ok(())
+}
