@@ -5,8 +5,11 @@
 //! its rows and the sum of their digests, so that the order in which a database finds rows does not
 //! matter. The order of the keys themselves would: no two databases sort text alike.
 //!
-//! Invariant KD1: rows that are equal on the wire have the same digests, however a
-//! database stores them: SQLite knows one zero of REAL, and no NaN.
+//! Invariants:
+//! KD1. Rows that are equal on the wire have the same digests, however a database stores them:
+//!      SQLite knows one zero of REAL, and no NaN.
+//! KD2. So have rows that differ only in the notation of a moment or a UUID: a remote keeps its own
+//!      (`digest/notation.rs`). Their keys differ.
 
 use model::{Code, Failure, RowReader, ValueRef, write_value};
 use serde::{Deserialize, Serialize};
@@ -50,19 +53,30 @@ pub struct Digester {
 impl Digester {
     /// The digest of a row, from all its values.
     pub fn row<'v>(&mut self, values: impl IntoIterator<Item = ValueRef<'v>>) -> RowDigest {
-        RowDigest(self.digest(values))
+        RowDigest(self.digest(values, true))
     }
 
     /// The digest of a key, from its values.
     pub fn key<'v>(&mut self, key: impl IntoIterator<Item = ValueRef<'v>>) -> KeyDigest {
-        let [a, b, c, d, ..] = self.digest(key);
+        let [a, b, c, d, ..] = self.digest(key, false);
         KeyDigest(u32::from_be_bytes([a, b, c, d]))
     }
 
-    fn digest<'v>(&mut self, values: impl IntoIterator<Item = ValueRef<'v>>) -> [u8; 16] {
+    fn digest<'v>(
+        &mut self,
+        values: impl IntoIterator<Item = ValueRef<'v>>,
+        is_row: bool,
+    ) -> [u8; 16] {
         self.bytes.clear();
         self.bytes.shrink_to(KEPT_BYTES_MAX);
-        write_canonical(&mut self.bytes, values);
+        for value in values {
+            let one = match value {
+                ValueRef::Text(text) if is_row => notation::of(text),
+                _ => None,
+            };
+            let one = one.as_ref().map_or(value, |text| ValueRef::Text(text));
+            write_canonical(&mut self.bytes, [one]);
+        }
         let mut digest = [0; 16];
         digest.copy_from_slice(&Sha256::digest(&self.bytes)[..16]);
         digest
@@ -248,5 +262,6 @@ fn parsed(bytes: &[u8]) -> Sum {
     Sum { rows: u64::from_le_bytes(rows), digests: u128::from_le_bytes(digests) }
 }
 
+mod notation;
 #[cfg(test)]
 mod tests;

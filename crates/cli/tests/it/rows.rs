@@ -8,6 +8,7 @@ mod errors_by_scripts;
 mod key_changes;
 mod latest;
 mod lost_conflicts;
+mod notations;
 mod owed_rows;
 mod own_scripts;
 mod partitions;

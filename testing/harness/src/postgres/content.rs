@@ -85,7 +85,6 @@ enum Kind {
     Numeric,
     Bytes,
     Timestamp,
-    TimestampWithZone,
     Text,
 }
 
@@ -102,8 +101,7 @@ impl Kind {
                 _ => Kind::Numeric,
             },
             "bytea" => Kind::Bytes,
-            "timestamp without time zone" => Kind::Timestamp,
-            "timestamp with time zone" => Kind::TimestampWithZone,
+            "timestamp without time zone" | "timestamp with time zone" => Kind::Timestamp,
             _ => Kind::Text,
         }
     }
@@ -133,25 +131,15 @@ impl Kind {
                     false => format!("{number:?}"),
                 }
             }
-            (Kind::Timestamp, value) => format!("'{}'", micros(value, "")),
-            (Kind::TimestampWithZone, value) => format!("'{}'", micros(value, "Z")),
+            (Kind::Timestamp, value) => format!("'{}'", moment(value)),
             (_, value) => value.to_owned(),
         }
     }
 }
 
-/// A timestamp as PostgreSQL shows it, with six digits of the second.
-fn micros(shown: &str, zone: &str) -> String {
-    if shown.ends_with("infinity") {
-        return shown.to_owned();
-    }
-    let (shown, era) = match shown.strip_suffix(" BC") {
-        Some(shown) => (shown, " BC"),
-        None => (shown, ""),
-    };
-    let shown = shown.strip_suffix("+00").unwrap_or(shown);
-    let (seconds, fraction) = shown.split_once('.').unwrap_or((shown, ""));
-    format!("{seconds}.{fraction:0<6}{zone}{era}")
+/// A timestamp as PostgreSQL shows it, without the zone.
+fn moment(shown: &str) -> String {
+    shown.replace("+00", "")
 }
 
 /// The name as SQL, from the one that a remote has for it.
