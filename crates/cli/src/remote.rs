@@ -50,6 +50,11 @@ fn status(file: &RemoteFile) -> Result<(), Failure> {
         let kept = format!("{} ({bytes} bytes), not to be downloaded again", counted(rows, "row"));
         output::line(&output::one_line(&format!("{:15} {kept}", "cut download")))?;
     }
+    if !status.no_longer_published.is_empty() {
+        let tables = status.no_longer_published.join(", ");
+        let told = format!("{tables}; what is written into them is not uploaded");
+        output::line(&output::one_line(&format!("{:15} {told}", "not published")))?;
+    }
     if status.tables.is_empty() {
         return Ok(());
     }
@@ -156,6 +161,7 @@ fn status_json(status: &Status) -> Value {
         "kept_back": status.kept_back,
         "partial_download": { "rows": status.partial.rows, "bytes": status.partial.bytes },
         "tables": tables,
+        "no_longer_published": status.no_longer_published,
     })
 }
 

@@ -6,6 +6,7 @@ use crate::connection::{begin_immediate, begin_read, explain};
 use crate::progress;
 use crate::progress::partial::{self, Kept};
 use crate::progress::state::State;
+use crate::schema::history::History;
 use crate::schema::{self, RemoteTable};
 use crate::settings::trust;
 use crate::transport::Trust;
@@ -52,6 +53,8 @@ pub struct Status {
     pub partial: Kept,
     /// The published tables.
     pub tables: Vec<TableStatus>,
+    /// Tables of the file that are no longer published: what is written into them is not uploaded.
+    pub no_longer_published: Vec<String>,
 }
 
 impl Status {
@@ -147,6 +150,7 @@ pub(crate) fn status(connection: &Connection) -> Result<Status, Failure> {
         kept_back: kept_back::count(connection, &published)?,
         partial: partial::kept(connection, None)?,
         tables,
+        no_longer_published: History::read(connection)?.left(connection)?,
     })
 }
 

@@ -80,6 +80,9 @@ pub struct Report {
     pub resumed: Kept,
     /// Triggers of the application that do not fire for the downloaded rows; told once.
     pub silent_triggers: Vec<SilentTrigger>,
+    /// Tables of the file that are no longer published: what is written into them is not uploaded;
+    /// told once.
+    pub no_longer_published: Vec<String>,
 }
 
 /// Uploaded rows by operation.

@@ -32,6 +32,12 @@ pub(super) fn told(
     }
     left_behind::warn(&report.left_behind);
     silent_triggers::warn(&report.silent_triggers);
+    for table in &report.no_longer_published {
+        output::warning(&output::one_line(&format!(
+            "table {table} is no longer published: its rows stay here, and what is written into it \
+             is not uploaded"
+        )));
+    }
     if options.json {
         output::json(&summary.to_json())
     } else if options.ping {

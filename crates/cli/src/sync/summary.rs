@@ -46,6 +46,9 @@ pub(crate) struct Summary {
     /// Triggers that do not fire for downloaded rows; absent where nothing is to be told.
     #[serde(skip_serializing_if = "Option::is_none")]
     silent_triggers: Option<Value>,
+    /// Told once; absent where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    no_longer_published: Vec<String>,
     error: Option<ErrorSummary>,
 }
 
@@ -147,6 +150,7 @@ impl Summary {
         let Kept { rows, bytes } = report.resumed;
         self.resumed = (rows > 0).then_some(Resumed { rows, bytes });
         self.silent_triggers = silent_triggers::json(&report.silent_triggers);
+        self.no_longer_published.clone_from(&report.no_longer_published);
         self.error = None;
     }
 

@@ -501,6 +501,17 @@ pub(crate) fn record_left_out(
     insert_as_read(connection, &published.name, &key, reason, row).map(drop)
 }
 
+/// Says of changes whose table the consolidated database did not know that it is gone there: that
+/// is known with its new tables.
+pub(crate) fn say_dropped(connection: &Connection, table: &str) -> rusqlite::Result<()> {
+    let message = format!(
+        "table {table} was dropped at the consolidated database, or is not published any more"
+    );
+    let sql = "UPDATE syncline_reject SET message = ?1 WHERE table_name = ?2 AND code = ?3";
+    let code = Code::ShapeUnknown.number();
+    connection.execute(sql, rusqlite::params![message, table, code]).map(drop)
+}
+
 #[derive(Default)]
 struct Reason<'a> {
     /// The synchronization in which the consolidated database refused the row; none if this remote

@@ -25,6 +25,7 @@ pub(crate) mod waiting;
 use super::history::History;
 use super::stored_table::{StoredTable, stored_tables};
 use super::{LocalTable, RemoteTable, drop_table_objects, large_columns};
+use crate::apply::rejects;
 use crate::capture::change_log::{self, Reading};
 use crate::capture::triggers::{self, Installed};
 use crate::connection::{begin_immediate, explain, triggers_off};
@@ -113,6 +114,7 @@ fn follow(
     for old in &gone {
         drop_table_objects(connection, &old.published.name).map_err(explain)?;
         history.retire(old, database_id.as_ref());
+        rejects::say_dropped(connection, &old.published.name).map_err(explain)?;
     }
     for heir in heirs.iter().filter(|heir| heir.changes()) {
         let Some(held) = &heir.held else { continue };

@@ -34,6 +34,9 @@ struct Former {
     /// From which its rows came. For another one they are rows like any others.
     #[serde(default)]
     database_id: Option<DatabaseId>,
+    /// A synchronization has said that the table is no longer published.
+    #[serde(default, skip_serializing_if = "is_false")]
+    told: bool,
 }
 
 /// What the next download of a table settles.
@@ -114,7 +117,8 @@ impl History {
         let (published, created) = (old.published.clone(), old.created);
         self.take_back(&published.name);
         self.arriving.remove(&published.name);
-        self.former.push(Former { published, created, database_id: database_id.cloned() });
+        let database_id = database_id.cloned();
+        self.former.push(Former { published, created, database_id, told: false });
     }
 
     /// All tables cease to be published, because the file becomes an ordinary one.
@@ -140,6 +144,34 @@ impl History {
         };
         let same = |former: &&Former| former.database_id.as_ref() == database_id;
         self.former.iter().filter(same).map(stored).collect()
+    }
+
+    /// The tables that were published once and are still in the file. What is written into them is
+    /// not recorded.
+    pub(crate) fn left(&self, connection: &Connection) -> Result<Vec<String>, Failure> {
+        let names = self.former.iter().map(|former| former.published.name.clone());
+        let mut left = Vec::new();
+        for name in names {
+            if connection.table_exists(Some("main"), name.as_str()).map_err(explain)? {
+                left.push(name);
+            }
+        }
+        Ok(left)
+    }
+
+    /// Those of them of which no synchronization has said it yet; this one does.
+    pub(crate) fn tell_left(connection: &Connection) -> Result<Vec<String>, Failure> {
+        let mut history = History::read(connection)?;
+        if history.former.iter().all(|former| former.told) {
+            return Ok(Vec::new());
+        }
+        let mut left = history.left(connection)?;
+        left.retain(|name| {
+            history.former.iter().any(|former| former.published.name == *name && !former.told)
+        });
+        history.former.iter_mut().for_each(|former| former.told = true);
+        history.write(connection)?;
+        Ok(left)
     }
 
     /// Keeps a watermark that is about to be forgotten, until the rows that it stands for are

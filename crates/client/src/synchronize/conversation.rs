@@ -9,6 +9,7 @@ use crate::apply::rejects;
 use crate::claim::Claim;
 use crate::connection::{damaged, explain};
 use crate::progress::facts;
+use crate::schema::history::History;
 use crate::{Remote, progress};
 use model::{Code, Failure, UserName};
 use protocol::Mode;
@@ -268,6 +269,10 @@ impl Conversation {
         let off = std::mem::take(&mut remote.silent);
         let silent_triggers =
             silent::tell(&remote.connection, off, total.unfit_triggers).map_err(explain)?;
+        let no_longer_published = match self.request.mode {
+            Mode::Ping => Vec::new(),
+            _ => History::tell_left(&remote.connection)?,
+        };
         Ok(Report {
             remote_id: total
                 .remote_id
@@ -289,6 +294,7 @@ impl Conversation {
             left_behind: total.left_behind,
             resumed: total.resumed,
             silent_triggers,
+            no_longer_published,
         })
     }
 
