@@ -283,7 +283,8 @@ impl WireClient {
             }
             match Message::decode(frame)? {
                 // A download that is cut is not gone on with.
-                None | Some(Message::Heartbeat | Message::Position(_)) => {}
+                None
+                | Some(Message::Heartbeat | Message::Position(_) | Message::LostConflicts(_)) => {}
                 Some(Message::Welcome(welcome)) => {
                     traffic.uploaded += self.agree(&welcome);
                     if welcome.upload == UploadState::Send && !welcome.schema_change_follows {
