@@ -27,6 +27,9 @@ use std::fmt::Debug;
 
 /// A connection for commands that administer the database: `init`, `deploy`, `check`, `user`.
 pub trait Administration: Debug {
+    /// Succeeds if the database answers, and is deployed.
+    fn answers(&mut self) -> Result<(), Failure>;
+
     /// A model with the `wanted` tables, or with all.
     fn initial_model(
         &mut self,

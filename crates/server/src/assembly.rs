@@ -12,7 +12,7 @@ use crate::lease::Leases;
 use crate::network::{self, Acceptor, TlsSettings, raise_descriptor_limit};
 use crate::pace::Pace;
 use crate::random;
-use crate::session::Shared;
+use crate::session::{Readiness, Shared};
 use crate::stage::Execution;
 use crate::transfers::Transfers;
 use crate::turns::Turns;
@@ -119,6 +119,7 @@ impl Assembly {
             worker,
             authenticator,
             registrar: Registrar::new(url.clone(), serving.disk.clone()),
+            readiness: Readiness::new(url.clone(), serving.disk.clone()),
             leases: Leases::new(clock.clone(), config.takeover_after_s),
             spills,
             connections_pace: pace(),

@@ -24,11 +24,13 @@ mod certificate;
 mod download;
 mod ending;
 mod exchange;
+mod readiness;
 mod summary;
 mod surroundings;
 mod upload;
 mod verify;
 
+pub(crate) use readiness::Readiness;
 pub(crate) use summary::Summary;
 pub(crate) use surroundings::Shared;
 

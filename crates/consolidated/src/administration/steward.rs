@@ -84,6 +84,10 @@ pub(crate) trait Steward: Sql + Debug + Sized {
 }
 
 impl<T: Steward> Administration for T {
+    fn answers(&mut self) -> Result<(), Failure> {
+        self.require_deployed()
+    }
+
     fn initial_model(
         &mut self,
         wanted: &[String],

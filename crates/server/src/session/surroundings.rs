@@ -1,5 +1,6 @@
 //! What all sessions of a server share.
 
+use super::readiness::Readiness;
 use crate::authenticate::{Authenticator, Registrar};
 use crate::config::Settings;
 use crate::jitter::Jitter;
@@ -21,6 +22,7 @@ pub(crate) struct Shared {
     pub(crate) worker: Worker,
     pub(crate) authenticator: Authenticator,
     pub(crate) registrar: Registrar,
+    pub(crate) readiness: Readiness,
     pub(crate) leases: Arc<Leases>,
     pub(crate) spills: Arc<Spills>,
     /// Of `connections_max`.

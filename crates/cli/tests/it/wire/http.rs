@@ -8,10 +8,12 @@
 mod raw;
 mod websocket;
 
+use harness::postgres::Cluster;
 use harness::{Network, Server, World, hello, until};
 use protocol::{Credential, Hello, MAGIC, Message, Mode};
 use raw::{Raw, request};
 use std::process::Stdio;
+use std::time::Duration;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_syncline");
 
@@ -331,6 +333,34 @@ fn a_server_without_a_place_says_when_to_come_back() {
     drop(half);
     until("a place", || Raw::post(&server.url, &ping("ann", "ann-password")).status == 200);
     server.stop();
+}
+
+// S11: a balancer went on to send remotes to a server without its database.
+#[test]
+fn a_server_whose_database_is_away_is_not_ready() {
+    let cluster = Cluster::start();
+    let postgres = World::deployed_on(PROGRAM, cluster.database(), SHOP);
+    let (server, status) = (postgres.serve_at(LISTEN), |url: &str, path: &str| {
+        let line = format!("GET /base/path/{path} HTTP/1.1");
+        Raw::ask(url, &request(&line, "", b"")).status
+    });
+    assert_eq!(status(&server.url, "ready"), 200);
+    cluster.stop();
+    let time = harness::time_of(|| assert_eq!(status(&server.url, "ready"), 503));
+    assert!(time < Duration::from_secs(5), "a second, on a machine with time: {time:?}");
+    assert_eq!(status(&server.url, "health"), 200);
+    cluster.restart();
+    until("the database", || status(&server.url, "ready") == 200);
+    server.stop();
+
+    let sqlite = World::new(PROGRAM, SHOP);
+    let server = sqlite.serve_at(LISTEN);
+    assert_eq!(status(&server.url, "ready"), 200);
+    let (file, away) = (sqlite.consolidated(), sqlite.path("away.db"));
+    std::fs::rename(&file, &away).unwrap();
+    assert_eq!(status(&server.url, "ready"), 503);
+    std::fs::rename(&away, &file).unwrap();
+    assert_eq!(status(&server.url, "ready"), 200);
 }
 
 #[test]

@@ -64,7 +64,7 @@ pub(super) async fn answer(request: Request<Incoming>, line: &Line, terms: Terms
     let peer = forwarded::sender(peer, headers, &config.proxies);
     let mut response = match (asked, terms.upgrades) {
         (Asked::Health, _) => answer::text(StatusCode::OK, "alive\n"),
-        (Asked::Readiness, _) if is_ready(front) => answer::text(StatusCode::OK, "ready\n"),
+        (Asked::Readiness, _) if is_ready(front).await => answer::text(StatusCode::OK, "ready\n"),
         (Asked::Readiness, _) => answer::unavailable("not ready\n", RETRY_AFTER_S),
         (Asked::Nothing, _) => answer::text(StatusCode::NOT_FOUND, "no path of Syncline\n"),
         (Asked::WrongMethod(allowed), _) => answer::wrong_method(allowed),
@@ -118,8 +118,10 @@ async fn synchronize(
     }
 }
 
-fn is_ready(front: &Front) -> bool {
-    !front.shared.stopping.load(Ordering::Relaxed) && !front.exchanges.is_closed()
+/// Whether a synchronization that begins now can succeed.
+async fn is_ready(front: &Front) -> bool {
+    let takes = !front.shared.stopping.load(Ordering::Relaxed) && !front.exchanges.is_closed();
+    takes && front.shared.readiness.answers().await
 }
 
 /// Waits until the server stops.
