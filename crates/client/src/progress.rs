@@ -325,9 +325,12 @@ pub(crate) fn forget_agreements(connection: &Connection) -> rusqlite::Result<()>
     )?;
     connection.execute("UPDATE syncline_table SET watermark = NULL", [])?;
     partial::clear(connection)?;
-    // The next identity counts from the beginning, and its rejects are others.
+    // The next identity counts from the beginning, and its rejects and conflicts are others.
     let sql = "UPDATE syncline_reject SET counter = -id WHERE counter >= 0 AND id IS NOT NULL";
     connection.execute(sql, [])?;
+    if connection.table_exists(Some("main"), "syncline_conflict")? {
+        connection.execute("UPDATE syncline_conflict SET counter = -id", [])?;
+    }
     Ok(())
 }
 

@@ -108,14 +108,17 @@ fn retry_conflict(
     };
     let (lost, base) = (read(&conflict.lost)?, read(&conflict.base)?);
     let now = row_now(connection, table, &key).map_err(explain)?;
-    if !force && now != read(&conflict.stayed)? {
+    if !force && !is_as_it_stayed(read(&conflict.stayed)?, conflict, table, now.as_ref()) {
         let message = format!("the row of {name} has changed since the conflict");
         return Err(Failure::new(Code::RetryOverwrites, message));
     }
     let wanted = lost.map(|mut row| {
         row.retain(|column, wanted| {
-            let was = base.as_ref().and_then(|base| base.get(column));
-            let is_changed = now.is_none() || was != Some(&*wanted);
+            // Of a row that was there before, a large value that was not changed is not known.
+            let is_changed = match &base {
+                Some(base) if now.is_some() => base.get(column).is_some_and(|was| was != wanted),
+                _ => true,
+            };
             is_changed && table.published.columns.contains(column)
         });
         row
@@ -125,6 +128,24 @@ fn retry_conflict(
     }
     write(connection, table, &key, wanted.as_ref(), now.is_some())
         .map_err(|error| not_retried(format!("table {name} refuses the row")).source(error))
+}
+
+/// The row has not changed since the conflict, as far as it was published then and is now.
+fn is_as_it_stayed(
+    stayed: Option<Map<String, Json>>,
+    conflict: &StoredConflict,
+    table: &RemoteTable,
+    now: Option<&Map<String, Json>>,
+) -> bool {
+    match (stayed, now) {
+        (Some(stayed), Some(now)) => {
+            let mut published =
+                stayed.iter().filter(|(name, _)| table.published.columns.contains(*name));
+            published.all(|(name, was)| now.get(name) == Some(was))
+        }
+        (None, None) => conflict.stayed.is_some(),
+        _ => false,
+    }
 }
 
 /// Why a reject can never be retried, whatever the row is; none where that depends on the row.

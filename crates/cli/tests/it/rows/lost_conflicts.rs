@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_syncline");
 
-const TABLES: &str = "CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT, n INTEGER);
-    INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 2), (3, 'c', 3), (4, 'd', 4);";
+const TABLES: &str = "CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT, n INTEGER, large TEXT);
+    INSERT INTO t (id, name, n) VALUES (1, 'a', 1), (2, 'b', 2), (3, 'c', 3), (4, 'd', 4);";
 
 fn conflicts(world: &World, arguments: &[&str]) -> Outcome {
     let file = world.remote("bob");
@@ -37,9 +37,15 @@ fn who_loses_a_conflict_has_both_rows_and_can_make_the_change_again() {
         let server = world.serve();
         world.sync("ann", &server);
         world.sync("bob", &server);
+        // A column of bob's own is no difference between the rows.
+        sql(
+            &world.remote("bob"),
+            "ALTER TABLE t ADD COLUMN own TEXT; UPDATE t SET own = 'mine' WHERE id = 1",
+        );
         sql(
             &world.remote("ann"),
-            "UPDATE t SET name = 'of ann' WHERE id IN (1, 2); DELETE FROM t WHERE id = 3",
+            "UPDATE t SET name = 'of ann', large = printf('%.*c', 50000, 'x') WHERE id IN (1, 2);
+             DELETE FROM t WHERE id = 3",
         );
         world.sync("ann", &server);
         sql(
@@ -75,8 +81,8 @@ fn who_loses_a_conflict_has_both_rows_and_can_make_the_change_again() {
         );
         let result = world.sync("bob", &server);
         assert_eq!((&result["conflicts"], &result["uploaded"]["updates"]), (&json!(0), &json!(1)));
-        let row = query(&world.remote("bob"), "SELECT name, n FROM t WHERE id = 1");
-        assert_eq!(row, [["'of ann'", "11"]]);
+        let row = "SELECT name, n, length(large), own FROM t WHERE id = 1";
+        assert_eq!(query(&world.remote("bob"), row), [["'of ann'", "11", "50000", "'mine'"]]);
 
         // The row that stayed has changed again, so that is seen first.
         world.center_sql("UPDATE t SET n = 222 WHERE id = 2");
@@ -91,6 +97,7 @@ fn who_loses_a_conflict_has_both_rows_and_can_make_the_change_again() {
         let rows = query(&world.remote("ann"), "SELECT id, n FROM t ORDER BY id");
         assert_eq!(rows, [["1", "11"], ["3", "33"], ["4", "44"]]);
         assert!(listed(&world).is_empty());
+        sql(&world.remote("bob"), "ALTER TABLE t DROP COLUMN own");
         world.assert_converged(&["ann", "bob"]);
     }
 }

@@ -49,7 +49,8 @@ pub struct StoredConflict {
     /// The row to which the change was made, as JSON, and `null` where there was none; none where
     /// that is not known.
     pub base: Option<String>,
-    /// The row that stayed, as JSON; `null` where the row is gone.
+    /// The row that stayed, as JSON, and `null` where the row is gone; none where that is not
+    /// known, because the table is only uploaded.
     pub stayed: Option<String>,
 }
 
@@ -157,7 +158,12 @@ pub(in crate::apply) fn settle(
 ) -> Result<(), Failure> {
     let Some(last) = unsettled.last() else { return Ok(()) };
     let settle = |it: &Unsettled| -> rusqlite::Result<()> {
-        let stayed = stayed(connection, &circumstances.tables[it.table], &it.key)?;
+        let table = &circumstances.tables[it.table];
+        if !table.downloads() {
+            // The row of the center never comes.
+            return Ok(());
+        }
+        let stayed = stayed(connection, table, &it.key)?;
         let sql = "UPDATE syncline_conflict SET stayed_row = ?2 WHERE id = ?1";
         let stayed = stayed.unwrap_or_else(|| "null".to_owned());
         connection.prepare_cached(sql)?.execute((it.id, stayed)).map(drop)
