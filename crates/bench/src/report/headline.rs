@@ -121,7 +121,6 @@ fn card(
 ) -> Result<(), Failure> {
     let published = published::headline(operation).unwrap_or_default();
     page.element("<section class=\"headline\">\n<h3>", operation_title(operation), "</h3>\n");
-    let mut bars = Vec::new();
     match figures {
         Some(figures) => {
             let rows = figures.rows_per_second;
@@ -143,11 +142,10 @@ fn card(
                 let rows = rounded(disputed.rows_per_second);
                 page.element("<p class=\"ratio\">", &rows, " rows/s with 1 % conflicts</p>\n");
             }
-            bars.push(Bar {
-                value: Some(rows),
-                text: short_of("Syncline", rows),
-                color: Palette::Ours,
-            });
+            // Bars beside each other would be a comparison.
+            if obstacles.is_empty() {
+                bars(page, rows, published, most)?;
+            }
         }
         None => {
             page.markup("<p class=\"figure none\">–</p>\n");
@@ -155,17 +153,25 @@ fn card(
             page.text(&rounded(published)).markup("</p>\n");
         }
     }
-    let color = Palette::Published(published::NEWEST.age);
-    let text = short_of(published::NEWEST.label, published);
-    bars.push(Bar { value: Some(published), text, color });
-    let drawing = draw_bars(&[Group { label: String::new(), bars }], most, &Frame::NARROW)?;
-    page.markup("<div class=\"chart bars\" aria-hidden=\"true\">")
-        .drawing(&drawing)
-        .markup("</div>\n");
     if let Some(figures) = figures {
         page.element("<p class=\"setting\">", &circumstances(figures), "</p>\n");
     }
     page.markup("</section>\n");
+    Ok(())
+}
+
+/// Our rows per second beside the published ones.
+fn bars(page: &mut Page, ours: f64, published: f64, most: f64) -> Result<(), Failure> {
+    let bar =
+        |name: &str, rows: f64, color| Bar { value: Some(rows), text: short_of(name, rows), color };
+    let bars = vec![
+        bar("Syncline", ours, Palette::Ours),
+        bar(published::NEWEST.label, published, Palette::Published(published::NEWEST.age)),
+    ];
+    let drawing = draw_bars(&[Group { label: String::new(), bars }], most, &Frame::NARROW)?;
+    page.markup("<div class=\"chart bars\" aria-hidden=\"true\">")
+        .drawing(&drawing)
+        .markup("</div>\n");
     Ok(())
 }
 
