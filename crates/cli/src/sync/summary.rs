@@ -258,8 +258,8 @@ mod tests {
         summary.failed(&failure);
         assert_eq!(
             summary.to_json()["error"].to_string(),
-            r#"{"code":"E4001","message":"full","retry":true,"retry_after_s":7,"#.to_owned()
-                + r#""table":"t","key":"1"}"#
+            r#"{"code":"E4001","message":"full","hint":"wait, then synchronize again","#.to_owned()
+                + r#""retry":true,"retry_after_s":7,"table":"t","key":"1"}"#
         );
     }
 
