@@ -21,7 +21,7 @@ mod user;
 pub(crate) use cert::{CertAction, CertOptions, TrustOptions};
 pub(crate) use consent::Consent;
 pub(crate) use credential::CredentialOptions;
-pub(crate) use dir::Dir;
+pub(crate) use dir::{Dir, given_dir, with_dir};
 pub(crate) use expiry::{Expires, date};
 pub(crate) use fleet::{DeclareRestoredOptions, FleetAction, FleetOptions, RotateKeysOptions};
 pub(crate) use integration::{CompletionsOptions, ManOptions, Shell};

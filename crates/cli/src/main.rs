@@ -27,7 +27,7 @@ mod sync;
 mod undeploy;
 mod user;
 
-use args::{Arguments, Command};
+use args::{Arguments, Command, given_dir, with_dir};
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use model::{Code, Failure};
 use serde_json::json;
@@ -50,6 +50,9 @@ fn main() -> ExitCode {
     match log::start(&arguments).and_then(|()| run(arguments.command)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
+            let dir = given_dir(&typed);
+            let hint = dir.map(|dir| with_dir(failure.hint_text(), dir));
+            let failure = if let Some(hint) = hint { failure.hint(hint) } else { failure };
             if json && !output::has_printed_json() {
                 // The failure itself matters more than that it could not be printed twice.
                 let _ = output::json(&json!({ "error": output::failure_json(&failure) }));

@@ -69,7 +69,11 @@ impl Url {
                 }
                 Ok(Url::Postgres(Box::new(url)))
             }
-            "" => Err(bad(format!("`{text}` is not a database URL"))),
+            "" if !text.is_empty() => {
+                let failure = bad(format!("`{text}` is not a database URL"));
+                Err(failure.hint(format!("a file of SQLite is written `sqlite:{text}`")))
+            }
+            "" => Err(bad("there is no database URL".to_owned())),
             other => Err(bad(format!("databases of the kind `{other}:` are not supported"))),
         }
     }
@@ -89,6 +93,12 @@ impl fmt::Display for Url {
 mod tests {
     use super::*;
     use model::Code;
+
+    #[test]
+    fn who_names_a_file_alone_reads_how_it_is_written() {
+        let failure = Url::parse("shop.db").unwrap_err();
+        assert_eq!(failure.hint_text(), "a file of SQLite is written `sqlite:shop.db`");
+    }
 
     #[test]
     fn relative_paths_become_absolute_and_other_kinds_are_refused() {

@@ -50,7 +50,8 @@ codes! {
     /// One side speaks TLS and the other does not: a URL with `tcp://` leads to a port that speaks
     /// TLS, or a URL with `tls://` to one that does not. Nothing secret was sent.
     1020 EncryptionMismatch Remote false
-        "write the URL as the server prints it: tls:// or tcp://";
+        "write the URL as the server prints it: tls://, https:// and wss:// are encrypted, tcp://, \
+         http:// and ws:// are not";
     /// The two sides could not agree on how to encrypt: no version of TLS and no algorithm in
     /// common, or one of them refused what the other showed. The message says what was in the way.
     1021 HandshakeFailed Remote false
@@ -403,7 +404,8 @@ codes! {
     6005 FileExists Operator false "give --force to overwrite it";
     /// The URL of a database or server is not understood.
     6006 BadUrl Remote false
-        "sqlite:PATH or postgres://USER@HOST/DATABASE for databases, tcp://HOST:PORT for servers";
+        "a database is sqlite:PATH or postgres://USER@HOST/DATABASE; a server is tls://, https:// \
+         or wss://HOST:PORT, or without encryption tcp://, http:// or ws://HOST:PORT";
     /// A user with this name exists already.
     6007 UserExists Operator false "`syncline user password NAME` changes the password";
     /// There is no user with this name.

@@ -98,7 +98,9 @@ impl ServerUrl {
                 .hint("write tls://HOST:PORT, and give --user and --password-file"));
         }
         let Some((scheme, rest)) = text.split_once("://") else {
-            return Err(bad("it does not begin with tls:// or tcp://"));
+            return Err(bad(
+                "it begins with none of tls, https, wss, tcp, http and ws, each with ://",
+            ));
         };
         let Some(scheme) = Scheme::ALL.into_iter().find(|known| known.name() == scheme) else {
             return Err(bad(&format!("{scheme}:// is unknown")));
