@@ -1,10 +1,10 @@
 //! Ctrl-C while one synchronization runs.
 
+use super::progress;
 use model::{Code, Failure};
 use signal_hook::consts::SIGINT;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;
-use std::io::{self, IsTerminal, Write};
 use std::thread;
 use terminal::output;
 
@@ -19,11 +19,7 @@ pub(super) fn tell() -> Result<(), Failure> {
     let mut signals = Signals::new([SIGINT]).map_err(failed)?;
     let waiting = move || {
         if signals.forever().next().is_some() {
-            let mut stderr = io::stderr();
-            if stderr.is_terminal() {
-                // The line of the progress.
-                let _ = stderr.write_all(b"\r\x1b[2K");
-            }
+            let _line = progress::stopped();
             output::notice("interrupted: nothing is lost; the next `syncline sync` continues");
             low_level::exit(INTERRUPTED);
         }

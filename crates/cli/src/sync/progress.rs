@@ -2,12 +2,31 @@
 
 use client::Step;
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use terminal::output;
 
 /// Before, nobody can say how long it takes.
 const TIME_LEFT_AFTER: Duration = Duration::from_secs(2);
+
+/// Held while the line is drawn.
+static LINE: Mutex<()> = Mutex::new(());
+
+/// Lets nothing be drawn as long as the guard is there, and clears the line.
+pub(super) fn stopped() -> MutexGuard<'static, ()> {
+    let line = line();
+    let mut stderr = io::stderr();
+    if stderr.is_terminal() {
+        // What cannot be cleared is no reason to go on.
+        let _ = stderr.write_all(b"\r\x1b[2K");
+    }
+    line
+}
+
+fn line() -> MutexGuard<'static, ()> {
+    LINE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Shows how far a synchronization is. Dropping it clears the line.
 pub(crate) struct Progress {
@@ -32,7 +51,7 @@ impl Progress {
             output::notice(&format!("{failure}; synchronizing once more"));
         }
         let Some(bar) = self.bar.clone() else { return };
-        let bar = &bar;
+        let (bar, _line) = (&bar, line());
         match step {
             Step::Connecting => spin(bar, "connecting".to_owned()),
             Step::Uploading { rows_done, rows_total } => {
@@ -76,6 +95,7 @@ impl Progress {
 
     fn clear(&self) {
         if let Some(bar) = &self.bar {
+            let _line = line();
             bar.finish_and_clear();
         }
     }
