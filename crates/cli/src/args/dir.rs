@@ -43,10 +43,19 @@ pub(crate) fn with_dir(hint: &str, dir: &Path) -> String {
     for part in parts.iter_mut().skip(1).step_by(2) {
         let command = part.strip_prefix("syncline ").and_then(|it| it.split(' ').next());
         if command.is_some_and(|it| COMMANDS.contains(&it)) && !part.contains("--dir") {
-            part.push_str(&format!(" --dir {}", dir.display()));
+            part.push_str(&format!(" --dir {}", quoted(&dir.display().to_string())));
         }
     }
     parts.join("`")
+}
+
+/// As a shell takes it for one word.
+fn quoted(word: &str) -> String {
+    let is_plain = |letter: char| letter.is_alphanumeric() || "/._-+@:,=".contains(letter);
+    match word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
 }
 
 #[cfg(test)]
@@ -57,6 +66,8 @@ mod tests {
     fn a_hint_names_the_folder_where_the_command_needs_it() {
         let told = with_dir("run `syncline deploy`, or `syncline sync FILE`", Path::new("sales"));
         assert_eq!(told, "run `syncline deploy --dir sales`, or `syncline sync FILE`");
+        let told = with_dir("run `syncline deploy`", Path::new("ann's dir"));
+        assert_eq!(told, r"run `syncline deploy --dir 'ann'\''s dir'`");
         let own = "`syncline check --dir a` and syncline deploy";
         assert_eq!(with_dir(own, Path::new("b")), own);
     }
