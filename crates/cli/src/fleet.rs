@@ -32,10 +32,7 @@ pub(crate) fn declare_restored(options: &DeclareRestoredOptions) -> Result<(), F
         "declare-restored declares that the consolidated database was restored: {remotes} will \
          download all tables at the next synchronization, and compare them"
     );
-    if options.consent.dry_run {
-        return would(&will, options.json);
-    }
-    if !confirmed(options.consent.yes, &will)? {
+    if !is_wanted(&options.consent, &will, options.json)? {
         return Ok(());
     }
     admin.declare_restored()?;
@@ -53,10 +50,7 @@ pub(crate) fn rotate_keys(options: &RotateKeysOptions) -> Result<(), Failure> {
         "rotate-keys makes every session token void: who synchronizes with a token, of {remotes}, \
          needs a password again"
     );
-    if options.consent.dry_run {
-        return would(&will, false);
-    }
-    if !confirmed(options.consent.yes, &will)? {
+    if !is_wanted(&options.consent, &will, false)? {
         return Ok(());
     }
     admin.rotate_keys()?;
@@ -69,11 +63,16 @@ fn open(dir: &Dir) -> Result<Box<dyn Administration>, Failure> {
     consolidated::administer(&Config::read(&dir.dir)?.consolidated)
 }
 
-fn would(will: &str, json: bool) -> Result<(), Failure> {
-    match json {
-        true => output::json(&json!({ "dry_run": will })),
-        false => output::line(&output::one_line(will)),
+/// Whether to do what `will` says. A dry run only says it.
+fn is_wanted(consent: &Consent, will: &str, json: bool) -> Result<bool, Failure> {
+    if !consent.dry_run {
+        return confirmed(consent.yes, will);
     }
+    match json {
+        true => output::json(&json!({ "dry_run": will }))?,
+        false => output::line(&output::one_line(will))?,
+    }
+    Ok(false)
 }
 
 fn forget(id: &RemoteId, dir: &Dir, consent: &Consent, json: bool) -> Result<(), Failure> {
@@ -86,10 +85,7 @@ fn forget(id: &RemoteId, dir: &Dir, consent: &Consent, json: bool) -> Result<(),
         or_never(remote.last_download_at.as_deref()),
         counted(remote.owed.unsigned_abs(), "row"),
     );
-    if consent.dry_run {
-        return would(&will, json);
-    }
-    if !confirmed(consent.yes, &will)? {
+    if !is_wanted(consent, &will, json)? {
         return Ok(());
     }
     admin.forget_remote(id)?;
