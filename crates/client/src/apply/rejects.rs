@@ -6,6 +6,7 @@ pub(super) mod perhaps_lost;
 use super::circumstances::Circumstances;
 use super::download::Download;
 use super::readable::{key_json, row_json, row_text};
+use super::values::next_key;
 use crate::connection::{bind, explain, value};
 use crate::progress::facts;
 use crate::progress::state::Frozen;
@@ -105,6 +106,7 @@ pub(super) fn record(
         let rejects = match message {
             Some(Message::Rejects(rejects)) => rejects,
             Some(Message::LostConflicts(lost)) => {
+                lost_conflicts::create(connection).map_err(explain)?;
                 for conflict in &lost.conflicts {
                     let position = usize::from(conflict.table);
                     let table = tables.get(position).ok_or_else(unknown)?;
@@ -119,11 +121,7 @@ pub(super) fn record(
         };
         for reject in rejects.rejects {
             let table = tables.get(usize::from(reject.table)).ok_or_else(unknown)?;
-            let mut key = Vec::new();
-            let mut reader = RowReader::new(&reject.key);
-            for _ in &table.key {
-                key.push(reader.value()?.to_owned());
-            }
+            let key = next_key(table, &mut RowReader::new(&reject.key))?;
             let (code, message) = (reject.code, &reject.message);
             // Not to what it was before it was entered again.
             let base = match code == Code::RowKeyTaken.number() {
@@ -252,10 +250,7 @@ pub(super) fn record_lost_rows(
     let message = "the consolidated database was restored to a state without this row";
     let mut reader = RowReader::new(keys);
     while !reader.is_at_end() {
-        let mut key = Vec::new();
-        for _ in &table.key {
-            key.push(reader.value()?.to_owned());
-        }
+        let key = next_key(table, &mut reader)?;
         if recorded_now(connection, table, &key, at).map_err(explain)? {
             continue;
         }

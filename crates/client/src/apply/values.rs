@@ -2,7 +2,7 @@
 
 use crate::connection::{bind, value};
 use crate::schema::RemoteTable;
-use model::{Value, ValueRef};
+use model::{Failure, RowReader, Value, ValueRef};
 use rusqlite::CachedStatement;
 
 pub(super) fn bind_key(
@@ -13,6 +13,14 @@ pub(super) fn bind_key(
         bind(statement, n + 1, value.as_ref())?;
     }
     Ok(())
+}
+
+/// The values of the next key.
+pub(super) fn next_key(
+    table: &RemoteTable,
+    reader: &mut RowReader<'_>,
+) -> Result<Vec<Value>, Failure> {
+    table.key.iter().map(|_| Ok(reader.value()?.to_owned())).collect()
 }
 
 pub(super) fn key_of(table: &RemoteTable, row: &rusqlite::Row<'_>) -> rusqlite::Result<Vec<Value>> {

@@ -5,7 +5,8 @@
 
 use crate::apply::circumstances::Circumstances;
 use crate::apply::readable::{key_json, row_json, row_text};
-use crate::connection::{bind, explain, value};
+use crate::apply::values::{bind_key, next_key};
+use crate::connection::{explain, value};
 use crate::progress::facts;
 use crate::schema::{Image, RemoteTable};
 use model::{Counter, Failure, RowReader, Value, ValueRef};
@@ -52,6 +53,11 @@ pub struct StoredConflict {
     /// The row that stayed, as JSON, and `null` where the row is gone; none where that is not
     /// known, because the table is only uploaded.
     pub stayed: Option<String>,
+}
+
+/// Makes room for lost conflicts.
+pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute_batch(TABLE)
 }
 
 /// Every lost conflict, the oldest first.
@@ -123,14 +129,9 @@ pub(super) fn record(
     at: &str,
     base: impl FnOnce(&[Value]) -> rusqlite::Result<Option<String>>,
 ) -> Result<Option<Unsettled>, Failure> {
-    let mut key = Vec::new();
-    let mut reader = RowReader::new(&conflict.key);
-    for _ in &table.key {
-        key.push(reader.value()?.to_owned());
-    }
+    let key = next_key(table, &mut RowReader::new(&conflict.key))?;
     let Counter(counter) = conflict.counter;
     let insert = || -> rusqlite::Result<Option<i64>> {
-        connection.execute_batch(TABLE)?;
         let id = facts::get::<i64>(connection, LAST_ID)?.unwrap_or(0) + 1;
         let lost = row_json(connection, table, &key, 0, &[])?;
         let sql = "INSERT OR IGNORE INTO syncline_conflict
@@ -189,9 +190,7 @@ fn stayed(
             table.our_key_is_parameter(1)
         );
         let mut statement = connection.prepare_cached(&sql)?;
-        for (n, value) in key.iter().enumerate() {
-            bind(&mut statement, n + 1, value.as_ref())?;
-        }
+        bind_key(&mut statement, key)?;
         let mut rows = statement.raw_query();
         if let Some(row) = rows.next()? {
             if !row.get::<_, bool>(0)? {
