@@ -23,7 +23,9 @@ pub(crate) use consent::Consent;
 pub(crate) use credential::CredentialOptions;
 pub(crate) use dir::{Dir, given_dir, with_dir};
 pub(crate) use expiry::{Expires, date};
-pub(crate) use fleet::{DeclareRestoredOptions, FleetAction, FleetOptions, RotateKeysOptions};
+pub(crate) use fleet::{
+    DeclareRestoredOptions, FleetAction, FleetOptions, ListRemotes, RotateKeysOptions,
+};
 pub(crate) use integration::{CompletionsOptions, ManOptions, Shell};
 pub(crate) use notes::{
     ConflictsAction, ConflictsOptions, ListNotes, PurgeNotes, RejectsAction, RejectsOptions,

@@ -1,23 +1,33 @@
 //! `syncline fleet`, `declare-restored` and `rotate-keys`: the remotes that the center knows.
 
+mod owners;
+mod seen;
+
 use crate::args::{
     Consent, DeclareRestoredOptions, Dir, FleetAction, FleetOptions, RotateKeysOptions,
 };
 use crate::config::Config;
-use consolidated::{Administration, KnownRemote, RemoteBinding};
+use consolidated::{Administration, RemoteBinding, administer, open_reader};
 use model::{Code, Failure, RemoteId, UserName};
-use serde_json::{Value, json};
+use owners::{owners, users_json};
+use serde_json::json;
 use terminal::confirm::confirmed;
 use terminal::output::{self, counted};
 
 /// Does what was asked with remotes.
 pub(crate) fn run(options: FleetOptions) -> Result<(), Failure> {
     match options.action {
-        FleetAction::List { dir, json } => list(&open(&dir)?.remotes(None)?, json),
+        FleetAction::List(wanted) => {
+            let url = Config::read(&wanted.dir.dir)?.consolidated;
+            let (mut admin, mut reader) = (administer(&url)?, open_reader(&url)?);
+            seen::list(admin.as_mut(), reader.as_mut(), &wanted)
+        }
         FleetAction::Show { id, dir, json } => {
-            let remote = open(&dir)?.remotes(Some(&id))?.pop();
-            let remote = remote.ok_or_else(|| missing(&id))?;
-            if json { output::json(&remote_json(&remote)) } else { show(&remote) }
+            let url = Config::read(&dir.dir)?.consolidated;
+            let (mut admin, mut reader) = (administer(&url)?, open_reader(&url)?);
+            let remote = admin.remotes(Some(&id))?.pop().ok_or_else(|| missing(&id))?;
+            let past = admin.synchronizations(&id)?;
+            seen::show(admin.as_mut(), reader.as_mut(), &remote, &past, json)
         }
         FleetAction::Bind { id, users, any, dir, json } => bind(&id, users, any, &dir, json),
         FleetAction::Forget { id, dir, consent, json } => forget(&id, &dir, &consent, json),
@@ -60,7 +70,7 @@ pub(crate) fn rotate_keys(options: &RotateKeysOptions) -> Result<(), Failure> {
 }
 
 fn open(dir: &Dir) -> Result<Box<dyn Administration>, Failure> {
-    consolidated::administer(&Config::read(&dir.dir)?.consolidated)
+    administer(&Config::read(&dir.dir)?.consolidated)
 }
 
 /// Whether to do what `will` says. A dry run only says it.
@@ -120,113 +130,6 @@ fn bind(
     output::line(&output::one_line(&format!("remote {id} belongs to {owners}")))
 }
 
-/// Names; `null` if all users may use the remote.
-fn users_json(binding: &RemoteBinding) -> Value {
-    match binding {
-        RemoteBinding::Users(users) => json!(users),
-        RemoteBinding::Open => json!([]),
-        RemoteBinding::Any => Value::Null,
-    }
-}
-
-fn owners(binding: &RemoteBinding) -> String {
-    match binding {
-        RemoteBinding::Any => "everybody".to_owned(),
-        RemoteBinding::Users(users) if !users.is_empty() => {
-            let names: Vec<&str> = users.iter().map(UserName::as_str).collect();
-            names.join(", ")
-        }
-        RemoteBinding::Users(_) | RemoteBinding::Open => "nobody".to_owned(),
-    }
-}
-
-fn list(remotes: &[KnownRemote], json: bool) -> Result<(), Failure> {
-    if json {
-        return output::json(&remotes.iter().map(remote_json).collect());
-    }
-    if remotes.is_empty() {
-        return output::line("no remote has synchronized yet");
-    }
-    let rows: Vec<Vec<String>> = remotes
-        .iter()
-        .map(|remote| {
-            vec![
-                remote.remote_id.clone(),
-                owners(&remote.binding),
-                remote.script_version.clone(),
-                or_never(remote.last_download_at.as_deref()),
-                acknowledged(remote),
-                behind(remote),
-                counted(remote.owed.unsigned_abs(), "row"),
-            ]
-        })
-        .collect();
-    let heads =
-        ["remote", "belongs to", "version", "last download", "acknowledged", "behind", "owed"];
-    output::table(&heads, &rows)
-}
-
-fn show(remote: &KnownRemote) -> Result<(), Failure> {
-    let facts = [
-        ("remote ID", remote.remote_id.clone()),
-        ("belongs to", owners(&remote.binding)),
-        ("last user", remote.user.clone()),
-        ("script version", remote.script_version.clone()),
-        ("last upload", or_never(remote.last_upload_at.as_deref())),
-        ("last download", or_never(remote.last_download_at.as_deref())),
-        ("acknowledged", acknowledged(remote)),
-        ("behind", behind(remote)),
-        ("owed", counted(remote.owed.unsigned_abs(), "row")),
-        ("downloads", remote.counter.to_string()),
-        ("file known", if remote.has_secret { "yes" } else { "not yet" }.to_owned()),
-        ("next download", if remote.compared_next { "compared" } else { "changes" }.to_owned()),
-    ];
-    for (name, value) in facts {
-        output::line(&output::one_line(&format!("{name:15} {value}")))?;
-    }
-    Ok(())
-}
-
-fn remote_json(remote: &KnownRemote) -> Value {
-    json!({
-        "remote_id": remote.remote_id,
-        "users": users_json(&remote.binding),
-        "user": remote.user,
-        "script_version": remote.script_version,
-        "last_upload_at": remote.last_upload_at,
-        "last_download_at": remote.last_download_at,
-        "behind_s": remote.behind_s,
-        "owed": remote.owed,
-        "counter": remote.counter,
-        "acknowledged": remote.acknowledged,
-        "acknowledged_at": remote.acknowledged_at,
-        "progress": remote.progress,
-        "has_secret": remote.has_secret,
-        "compared_next": remote.compared_next,
-    })
-}
-
-/// What it is known to have applied: the last download, or so many fewer.
-fn acknowledged(remote: &KnownRemote) -> String {
-    let Some(at) = &remote.acknowledged_at else { return "nothing".to_owned() };
-    match remote.counter.saturating_sub(remote.acknowledged) {
-        0 => format!("all, {at}"),
-        behind => format!("all but {behind}, {at}"),
-    }
-}
-
 fn or_never(at: Option<&str>) -> String {
     at.unwrap_or("never").to_owned()
-}
-
-/// In the largest unit that is full.
-fn behind(remote: &KnownRemote) -> String {
-    let Some(seconds) = remote.behind_s else { return "everything".to_owned() };
-    let seconds = seconds.max(0).unsigned_abs();
-    match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3600 => format!("{} min", seconds / 60),
-        3600..86_400 => format!("{} h", seconds / 3600),
-        _ => format!("{} d", seconds / 86_400),
-    }
 }

@@ -3,6 +3,7 @@
 mod deployed;
 pub(crate) mod drift;
 pub(crate) mod fleet;
+pub(crate) mod history;
 pub(crate) mod notes;
 pub(crate) mod orphans;
 mod planned;
@@ -10,6 +11,7 @@ pub(crate) mod readable;
 pub(crate) mod resolution;
 pub(crate) mod steward;
 pub(crate) mod users;
+pub(crate) mod waiting;
 
 use crate::deploy::difference::{Difference, Disagreement};
 use crate::deploy::own;

@@ -6,6 +6,7 @@
 pub(crate) mod backend;
 
 use crate::administration::fleet::KnownRemote;
+use crate::administration::history::{EndedSynchronization, PastSynchronization};
 use crate::administration::notes::{ConflictNote, Notes, RejectNote};
 use crate::administration::resolution::Resolution;
 use crate::administration::{
@@ -100,6 +101,12 @@ pub trait Administration: Debug {
 
     /// Every remote that is not forgotten, by ID, or the one with this ID.
     fn remotes(&mut self, only: Option<&RemoteId>) -> Result<Vec<KnownRemote>, Failure>;
+
+    /// The last synchronizations of this remote, the newest first.
+    fn synchronizations(
+        &mut self,
+        remote_id: &RemoteId,
+    ) -> Result<Vec<PastSynchronization>, Failure>;
 
     /// Says to whom a remote belongs from now on.
     fn bind_remote(&mut self, remote_id: &RemoteId, binding: &Binding) -> Result<(), Failure>;
@@ -205,6 +212,10 @@ pub trait Writer: Debug + Send {
     /// Gives a user another password, unless somebody else was faster. When it fails, it alone has
     /// had no effect.
     fn change_password(&mut self, change: &PasswordChange) -> Result<(), Failure>;
+
+    /// Notes synchronizations that have ended, of remotes that are known. When it fails, it alone
+    /// has had no effect.
+    fn note_ended(&mut self, ended: &[EndedSynchronization]) -> Result<(), Failure>;
 
     /// Cuts what is kept for remotes that were away to its newest `log_rows_max` entries a table
     /// (S9). A remote that was away for longer receives the whole table again. Call outside a

@@ -32,8 +32,10 @@ mod upload;
 mod url;
 
 pub use crate::administration::fleet::KnownRemote;
+pub use crate::administration::history::{EndedSynchronization, LastDownload, PastSynchronization};
 pub use crate::administration::notes::{ConflictNote, Notes, RejectNote};
 pub use crate::administration::resolution::Resolution;
+pub use crate::administration::waiting::rows_waiting;
 pub use crate::administration::{
     Deployment, Finding, InitialModel, PlannedScript, PlannedScripts, Severity, StoredScript,
     TableConflicts, Undeployment, User, Way,

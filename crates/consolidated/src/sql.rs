@@ -43,7 +43,10 @@ pub(crate) trait Words {
     fn utc(time: &str) -> String;
 
     /// So many seconds ago, as system tables hold a time.
-    fn ago(seconds: i64) -> String;
+    fn ago(seconds: &str) -> String;
+
+    /// The elements of the JSON array `?1`, each as `value`.
+    const ELEMENTS: &'static str;
 
     /// The whole seconds since a time.
     fn age_s(time: &str) -> String;

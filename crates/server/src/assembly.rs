@@ -4,6 +4,7 @@
 
 use crate::authenticate::password::Costs;
 use crate::authenticate::{Authenticator, Registrar};
+use crate::chronicle::Chronicle;
 use crate::clock::SystemClock;
 use crate::config::{Config, Settings};
 use crate::files::TemporaryFiles;
@@ -28,6 +29,9 @@ use tokio::sync::{Semaphore, watch};
 
 /// The part of the connections that is not for synchronizations under way: one of so many.
 const NEWCOMERS_SHARE: usize = 8;
+
+/// How long the last synchronizations have to be noted when the server stops.
+const NOTE_LIMIT: Duration = Duration::from_secs(1);
 
 /// What a server takes from the outside world.
 pub struct Components {
@@ -127,11 +131,13 @@ impl Assembly {
             admissions: Turns::new("admissions", config.queue_len_max, waiting, pace()),
             sessions: Turns::new("synchronizations", at_once, waiting, pace()),
             jitter: Jitter::new(random),
+            chronicle: Chronicle::new(clock.clone()),
             ended,
             stopping: AtomicBool::new(false),
             stopped: stopped.clone(),
             config: Settings::new(config),
         });
+        execution.start(keep_chronicle(shared.clone()));
         let connections = Arc::new(Semaphore::new(connections_max as usize));
         Ok(Assembly {
             shared,
@@ -217,6 +223,9 @@ impl Assembly {
         let _ = self.stop.send(true);
         let all = self.connections.acquire_many(self.connections_max);
         let drained = tokio::time::timeout(self.drain_timeout(), all).await.is_ok();
+        // A database that is away keeps nobody from stopping.
+        let flush = self.shared.chronicle.flush(&self.shared.worker);
+        let _ = tokio::time::timeout(NOTE_LIMIT, flush).await;
         self.shared.worker.abandon();
         self.shared.authenticator.abandon();
         drained
@@ -230,6 +239,19 @@ impl Assembly {
             cancellation: self.serving.cancellation.clone(),
             lock: self.lock,
         }
+    }
+}
+
+/// Has what ended noted, until the server stops.
+async fn keep_chronicle(shared: Arc<Shared>) {
+    let mut stopped = shared.stopped.clone();
+    loop {
+        tokio::select! {
+            biased;
+            _ = stopped.changed() => return,
+            () = shared.chronicle.has_some() => (),
+        }
+        shared.chronicle.flush(&shared.worker).await;
     }
 }
 

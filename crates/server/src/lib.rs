@@ -17,6 +17,7 @@
 
 mod assembly;
 mod authenticate;
+mod chronicle;
 mod clock;
 mod config;
 mod fail_point;

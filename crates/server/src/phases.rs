@@ -26,7 +26,11 @@ pub(crate) enum Phase {
 }
 
 /// How many phases there are.
-const PHASES: usize = 7;
+const PHASES: usize = PHASE_NAMES.len();
+
+/// Their names, in their order.
+const PHASE_NAMES: [&str; 7] =
+    ["waiting", "admission", "receiving", "applying", "fetching", "sending", "acknowledging"];
 
 /// Time by phase.
 pub(crate) struct Phases {
@@ -54,6 +58,13 @@ impl Phases {
         let worked = worked_us.min(elapsed);
         self.spent_us[phase as usize] += worked;
         self.spent_us[Phase::Waiting as usize] += elapsed - worked;
+    }
+
+    /// Milliseconds of each phase that took any, by name, in their order: a JSON object.
+    pub(crate) fn to_json(&self) -> String {
+        let spent = PHASE_NAMES.iter().zip(self.spent_us).filter(|(_, us)| *us > 0);
+        let named = spent.map(|(name, us)| format!("\"{name}\":{}", us as f64 / 1000.0));
+        format!("{{{}}}", named.collect::<Vec<_>>().join(","))
     }
 
     /// Milliseconds of a phase.

@@ -140,6 +140,8 @@ impl<'a> New<'a> {
         self.summary.phases.end(Phase::Receiving);
         self.summary.remote = hello.remote_id.to_string();
         self.summary.user = hello.user.to_string();
+        self.summary.client.clone_from(&hello.client);
+        self.summary.synchronizes = hello.mode != Mode::Ping;
         if self.shared.stopping.load(Ordering::Relaxed) {
             // Then at the latest the next one may listen.
             let drain_timeout_s = self.shared.config.now().drain_timeout_s.clamp(1, STOPPING_S_MAX);

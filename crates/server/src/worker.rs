@@ -27,7 +27,9 @@ pub(crate) use writer::{Apply, Authenticate, Begin, Whole, Withhold, Write};
 use crate::config::Config;
 use crate::stage::{self, Execution, Queue};
 use crate::worker::reader::Packing;
-use consolidated::{Acknowledgement, Answered, PasswordChange, Serving, Session, Url};
+use consolidated::{
+    Acknowledgement, Answered, EndedSynchronization, PasswordChange, Serving, Session, Url,
+};
 use model::{Clock, Code, Failure, Spill, Spills};
 use protocol::Compressor;
 use std::sync::Arc;
@@ -169,6 +171,14 @@ impl Worker {
         acknowledgement: Acknowledgement,
     ) -> Result<Costed<()>, Failure> {
         ask(&self.writes, |answer| Write::Acknowledge(acknowledgement, answer)).await
+    }
+
+    /// Notes synchronizations that have ended; the answer comes after that is durable.
+    pub(crate) async fn note_ended(
+        &self,
+        ended: Vec<EndedSynchronization>,
+    ) -> Result<Costed<()>, Failure> {
+        ask(&self.writes, |answer| Write::NoteEnded(ended, answer)).await
     }
 
     /// Gives a user another password; the answer comes after it is durable.

@@ -1,6 +1,7 @@
 //! The options of `syncline fleet`, `declare-restored` and `rotate-keys`.
 
 use super::name::{parse_remote_id, parse_user};
+use super::notes::parse_age;
 use super::{Consent, Dir};
 use clap::{Args, Subcommand};
 use model::{RemoteId, UserName};
@@ -13,7 +14,8 @@ use model::{RemoteId, UserName};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  syncline fleet list --dir sales                        users, versions, last downloads
+  syncline fleet list --dir sales                        who fails, who waits for rows
+  syncline fleet list --silent-for 7d                    who was not here for a week
   syncline fleet show till-7 --json
   syncline fleet bind till-7 --user ann --user ben       for a device with two users
   syncline fleet bind till-7 --any                       every user may use it
@@ -26,15 +28,10 @@ pub(crate) struct FleetOptions {
 /// What to do with remotes.
 #[derive(Debug, Subcommand)]
 pub(crate) enum FleetAction {
-    /// Lists all remotes: their users, last synchronization, number of owed rows
-    List {
-        #[command(flatten)]
-        dir: Dir,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Shows one remote
+    /// Lists remotes, first those that need attention: who fails, who has rejects or conflicts,
+    /// who was silent for longest
+    List(ListRemotes),
+    /// Shows one remote, with its last synchronizations
     Show {
         /// The remote ID
         #[arg(value_name = "ID", value_parser = parse_remote_id)]
@@ -80,6 +77,34 @@ pub(crate) enum FleetAction {
         #[arg(long)]
         json: bool,
     },
+}
+
+/// Which remotes to list.
+#[derive(Debug, Args)]
+pub(crate) struct ListRemotes {
+    #[command(flatten)]
+    pub(crate) dir: Dir,
+
+    /// Only those that belong to this user
+    #[arg(long, value_name = "NAME", value_parser = parse_user)]
+    pub(crate) user: Option<UserName>,
+
+    /// Only those whose last synchronization failed
+    #[arg(long)]
+    pub(crate) failing: bool,
+
+    /// Only those that were not here for so long: 90s, 15m, 12h, 30d, 4w
+    #[arg(long, value_name = "AGE", value_parser = parse_age)]
+    pub(crate) silent_for: Option<i64>,
+
+    /// Show the first N
+    #[arg(long, value_name = "N", default_value_t = 100,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) limit: u32,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Declares that the consolidated database was restored from a backup.

@@ -2,6 +2,7 @@
 
 mod acknowledge;
 mod first_fill;
+mod fleet;
 mod foreign_writers;
 mod one_at_a_time;
 mod other_pasts;

@@ -1,10 +1,11 @@
 //! The remotes that a consolidated database knows.
 
+use crate::administration::history::{self, PastSynchronization};
 use crate::download::bundle;
 use crate::identity::Binding;
 use crate::sql::{Sql, TextRow, Words, number, text};
 use model::{Code, Failure, RemoteId};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// A remote as the database knows it.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,8 +22,22 @@ pub struct KnownRemote {
     pub last_upload_at: Option<String>,
     /// When a download was made for it last, in UTC.
     pub last_download_at: Option<String>,
-    /// Seconds since then: everything younger it has yet to receive.
-    pub behind_s: Option<i64>,
+    /// Seconds since then.
+    pub last_download_age_s: Option<i64>,
+    /// When it was here last, in UTC: the last that is known of it.
+    pub last_contact_at: Option<String>,
+    /// Seconds since then.
+    pub last_contact_age_s: Option<i64>,
+    /// Its last synchronization that succeeded, and its last one that failed.
+    pub last_success: Option<PastSynchronization>,
+    /// See there.
+    pub last_failure: Option<PastSynchronization>,
+    /// The later of the two failed.
+    pub failing: bool,
+    /// Notes about its rejected rows.
+    pub rejects: i64,
+    /// Notes about conflicts of its changes.
+    pub conflicts: i64,
     /// Downloads that were made for it.
     pub counter: i64,
     /// The last of them that it is known to have applied; zero of none.
@@ -45,6 +60,8 @@ pub(super) fn remotes<Q: Sql>(
     only: Option<&RemoteId>,
 ) -> Result<Vec<KnownRemote>, Failure> {
     let of = if only.is_some() { "AND remote_id = ?1" } else { "" };
+    let latest = "CASE WHEN last_download_at >= last_upload_at OR last_upload_at IS NULL
+             THEN last_download_at ELSE last_upload_at END";
     let query = format!(
         "SELECT remote_id, bound_users, user_name, script_version, {}, {}, CAST({} AS text),
              CAST(counter AS text), CAST(progress AS text),
@@ -52,12 +69,14 @@ pub(super) fn remotes<Q: Sql>(
                  FROM {{}}syncline_owed AS o WHERE o.remote_id = r.remote_id),
              CASE WHEN secret IS NOT NULL THEN 'secret' END,
              CASE WHEN void_counter >= counter AND void_counter > 0 THEN 'compared' END,
-             CAST(acknowledged AS text), {}
+             CAST(acknowledged AS text), {}, {latest}, CAST({} AS text)
          FROM {{}}syncline_remote AS r WHERE forgotten_at IS NULL {of}",
         Q::Words::utc("last_upload_at"),
         Q::Words::utc("last_download_at"),
         Q::Words::age_s("last_download_at"),
         Q::Words::utc("acknowledged_at"),
+        Q::Words::age_s(latest),
+        latest = Q::Words::utc(latest),
     );
     let wanted = Vec::from_iter(only.map(RemoteId::as_str));
     let mut rows = sql.bookkeep("read the remotes", &query, &wanted)?;
@@ -67,7 +86,47 @@ pub(super) fn remotes<Q: Sql>(
         let found = remotes.iter_mut().filter(|remote| remote.remote_id == remote_id);
         found.for_each(|remote| remote.owed -= twice);
     }
+    for past in history::last(sql, only)? {
+        let found = remotes.iter_mut().find(|remote| remote.remote_id == past.ended.remote_id);
+        if let Some(remote) = found {
+            remote.remember(past);
+        }
+    }
+    let (rejects, conflicts) = (notes(sql, "reject")?, notes(sql, "conflict")?);
+    for remote in &mut remotes {
+        remote.rejects = rejects.get(&remote.remote_id).copied().unwrap_or_default();
+        remote.conflicts = conflicts.get(&remote.remote_id).copied().unwrap_or_default();
+    }
     Ok(remotes)
+}
+
+impl KnownRemote {
+    /// Takes note of its synchronizations, the latest first.
+    fn remember(&mut self, past: PastSynchronization) {
+        // Who was not proven to be its user has not shown that it was here.
+        let age_s = Some(past.ended.age_s).filter(|_| past.ended.proven);
+        if let Some(age_s) = age_s.filter(|age| self.last_contact_age_s.is_none_or(|it| *age <= it))
+        {
+            self.last_contact_at = Some(past.ended_at.clone());
+            self.last_contact_age_s = Some(age_s);
+        }
+        match past.ended.code {
+            None => self.last_success = Some(past),
+            Some(_) => {
+                self.failing = self.last_success.is_none();
+                self.last_failure = Some(past);
+            }
+        }
+    }
+}
+
+/// How many notes of a kind there are, by remote.
+fn notes<Q: Sql>(sql: &mut Q, kind: &str) -> Result<HashMap<String, i64>, Failure> {
+    let query = format!(
+        "SELECT remote_id, CAST(count(*) AS text) FROM {{}}syncline_{kind} GROUP BY remote_id"
+    );
+    let rows = sql.bookkeep("count the notes", &query, &[])?;
+    rows.iter().map(|row| Ok((text(row, 0), number(row, 1)?))).collect()
 }
 
 fn remote(row: &TextRow) -> Result<KnownRemote, Failure> {
@@ -79,7 +138,14 @@ fn remote(row: &TextRow) -> Result<KnownRemote, Failure> {
         script_version: text(row, 3),
         last_upload_at: time(4),
         last_download_at: time(5),
-        behind_s: row[6].as_ref().map(|_| number(row, 6)).transpose()?,
+        last_download_age_s: row[6].as_ref().map(|_| number(row, 6)).transpose()?,
+        last_contact_at: time(14),
+        last_contact_age_s: row[15].as_ref().map(|_| number(row, 15)).transpose()?,
+        last_success: None,
+        last_failure: None,
+        failing: false,
+        rejects: 0,
+        conflicts: 0,
         counter: number(row, 7)?,
         progress: number(row, 8)?,
         owed: number(row, 9)?,
@@ -177,8 +243,9 @@ pub(super) fn forget<Q: Sql>(sql: &mut Q, remote_id: &RemoteId) -> Result<(), Fa
                   WHERE remote_id = ?1 AND forgotten_at IS NULL";
     let owed = "DELETE FROM {}syncline_owed WHERE remote_id = ?1";
     let made = "DELETE FROM {}syncline_made WHERE remote_id = ?1";
+    let past = "DELETE FROM {}syncline_synchronization WHERE remote_id = ?1";
     let named = &[remote_id.as_str()][..];
-    let statements = [(forget, named), (owed, named), (made, named)];
+    let statements = [(forget, named), (owed, named), (made, named), (past, named)];
     let forgotten = sql.change_all("forget the remote", &statements)?;
     if forgotten[0] == 1 { Ok(()) } else { Err(no_such_remote(remote_id)) }
 }

@@ -97,7 +97,8 @@ impl Notes {
     fn wanted<W: Words>(&self, id: &str, time: &str) -> (String, Vec<&str>) {
         let (mut conditions, mut values) = (vec!["1 = 1".to_owned()], Vec::new());
         conditions.extend(self.id.map(|wanted| format!("{id} = {wanted}")));
-        conditions.extend(self.seconds.map(|age| format!("{time} >= {}", W::ago(age))));
+        conditions
+            .extend(self.seconds.map(|age| format!("{time} >= {}", W::ago(&age.to_string()))));
         let texts = [
             ("user_name = ", &self.user),
             ("remote_id = ", &self.remote_id),
@@ -205,7 +206,7 @@ fn key_of(keys: &BTreeMap<String, Vec<String>>, row: &TextRow, image: usize) -> 
 
 /// Removes the rejects that their remotes know of and that are at least so many seconds old.
 pub(super) fn purge_rejects<Q: Sql>(sql: &mut Q, seconds: i64) -> Result<u64, Failure> {
-    let old = Q::Words::ago(seconds);
+    let old = Q::Words::ago(&seconds.to_string());
     let delete = format!(
         "DELETE FROM {{}}syncline_reject AS r WHERE rejected_at <= {old} AND NOT {IS_OWED}"
     );
@@ -214,7 +215,7 @@ pub(super) fn purge_rejects<Q: Sql>(sql: &mut Q, seconds: i64) -> Result<u64, Fa
 
 /// Removes the conflicts that are at least so many seconds old.
 pub(super) fn purge_conflicts<Q: Sql>(sql: &mut Q, seconds: i64) -> Result<u64, Failure> {
-    let old = Q::Words::ago(seconds);
+    let old = Q::Words::ago(&seconds.to_string());
     let delete = format!("DELETE FROM {{}}syncline_conflict WHERE detected_at <= {old}");
     sql.change("remove conflicts", &delete, &[])
 }

@@ -1,11 +1,13 @@
 //! What the command line does with a consolidated database of any kind.
 
 use super::fleet::KnownRemote;
+use super::history::PastSynchronization;
 use super::notes::{ConflictNote, Notes, RejectNote};
 use super::resolution::{self, Resolution};
 use super::{
     Deployment, Finding, InitialModel, NOT_DEPLOYED, PlannedScripts, Severity, StoredScript,
-    Undeployment, User, deployed, fleet, notes, orphans, pending, planned, tell_differences, users,
+    Undeployment, User, deployed, fleet, history, notes, orphans, pending, planned,
+    tell_differences, users,
 };
 use crate::connection::Administration;
 use crate::deploy::difference::{self, Difference, Installed};
@@ -214,6 +216,13 @@ impl<T: Steward> Administration for T {
 
     fn remotes(&mut self, only: Option<&RemoteId>) -> Result<Vec<KnownRemote>, Failure> {
         fleet::remotes(self.deployed()?, only)
+    }
+
+    fn synchronizations(
+        &mut self,
+        remote_id: &RemoteId,
+    ) -> Result<Vec<PastSynchronization>, Failure> {
+        history::of_remote(self.deployed()?, remote_id)
     }
 
     fn bind_remote(&mut self, remote_id: &RemoteId, binding: &Binding) -> Result<(), Failure> {

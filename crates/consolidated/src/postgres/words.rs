@@ -29,6 +29,7 @@ impl Words for PostgresWords {
          WHERE CASE WHEN bound_users LIKE '[%'
              THEN bound_users::jsonb @> to_jsonb(?1::text) END";
 
+    const ELEMENTS: &'static str = "json_array_elements(CAST(CAST(?1 AS text) AS json))";
     const SAME: &'static str = "IS NOT DISTINCT FROM";
 
     fn literal(value: &Json) -> Result<String, &'static str> {
@@ -52,7 +53,7 @@ impl Words for PostgresWords {
         format!("to_char({time} AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')")
     }
 
-    fn ago(seconds: i64) -> String {
+    fn ago(seconds: &str) -> String {
         format!("now() - make_interval(secs => {seconds})")
     }
 

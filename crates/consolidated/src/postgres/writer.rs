@@ -5,6 +5,7 @@
 
 mod scripted;
 
+use crate::administration::history::{self, EndedSynchronization};
 use crate::administration::{notes, users};
 use crate::catalog::{VersionScripts, require_known};
 use crate::identity::{Remembered, noting, still_ours};
@@ -23,6 +24,7 @@ use crate::postgres::statement::as_parameters;
 use crate::postgres::tracking::{trim, watch};
 use crate::postgres::upload::work::Upload;
 use crate::postgres::upload::{self, Undone, held};
+use crate::postgres::words::PostgresWords;
 use crate::script::around::{Around, AroundRows};
 use crate::script::authentication::{Answered, Question};
 use crate::script::{Event, Phase, trace};
@@ -536,6 +538,13 @@ impl crate::connection::Writer for Writer {
             1 => Ok(()),
             _ => Err(users::changed_meanwhile()),
         }
+    }
+
+    fn note_ended(&mut self, ended: &[EndedSynchronization]) -> Result<(), Failure> {
+        let noted = history::noted(ended);
+        let value = [noted.as_str()];
+        let statements = history::noting::<PostgresWords>().map(|sql| (sql, &value[..]));
+        self.link.run_all("note synchronizations", &statements).map(drop)
     }
 
     fn trim_logs(&mut self, log_rows_max: i64) -> Result<(), Failure> {

@@ -102,7 +102,8 @@ impl Work<'_> {
 
     fn system_tables(&mut self, journal_mode: &str) -> Result<(), Failure> {
         if format::is_known(&mut &*self.transaction)? {
-            return Ok(());
+            let upgrade = format::upgrade(&mut &*self.transaction)?;
+            return upgrade.iter().try_for_each(|statement| self.run(statement));
         }
         SYSTEM.statements().iter().try_for_each(|statement| self.run(statement))?;
         for (name, value) in [

@@ -27,6 +27,7 @@ impl Words for SqliteWords {
          WHERE json_valid(bound_users) AND EXISTS (
              SELECT 1 FROM json_each(bound_users) WHERE value = ?1)";
 
+    const ELEMENTS: &'static str = "json_each(?1)";
     const SAME: &'static str = "IS";
 
     fn literal(value: &Json) -> Result<String, &'static str> {
@@ -49,8 +50,8 @@ impl Words for SqliteWords {
         format!("strftime('%Y-%m-%dT%H:%M:%SZ', {time})")
     }
 
-    fn ago(seconds: i64) -> String {
-        format!("datetime('now', '-{seconds} seconds')")
+    fn ago(seconds: &str) -> String {
+        format!("datetime('now', '-' || ({seconds}) || ' seconds')")
     }
 
     fn age_s(time: &str) -> String {

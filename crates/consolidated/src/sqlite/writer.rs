@@ -8,6 +8,7 @@ use super::connect::connect_for;
 use super::errors::failed;
 use super::upload;
 use super::{identity, incarnation, query, start};
+use crate::administration::history::{self, EndedSynchronization};
 use crate::administration::{notes, users};
 use crate::catalog::VersionScripts;
 use crate::disk::Location;
@@ -525,6 +526,14 @@ impl crate::connection::Writer for Writer {
                 1 => Ok(()),
                 _ => Err(users::changed_meanwhile()),
             }
+        })
+    }
+
+    fn note_ended(&mut self, ended: &[EndedSynchronization]) -> Result<(), Failure> {
+        self.in_savepoint(|writer| {
+            let (doing, noted) = ("note synchronizations", history::noted(ended));
+            let run = |sql: &String| query::run(&writer.connection, doing, sql, [&noted]).map(drop);
+            history::noting::<SqliteWords>().iter().try_for_each(run)
         })
     }
 

@@ -8,6 +8,7 @@ use super::{Acceptor, Connection, Limits, Stream};
 use crate::phases::Phase;
 use crate::session::{self, Shared, Summary};
 use crate::stage::Execution;
+use consolidated::EndedSynchronization;
 use model::{Clock, Code, Failure};
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -140,12 +141,46 @@ async fn serve(
             "rows went to disk, because stream_memory_bytes_max is used up"
         );
     }
+    note(shared, &mut summary, result.as_ref().err(), connection.bytes(), duration_ms);
     let peer = spelled(connection.peer().unwrap_or(peer));
     log(&connection, &summary, &result, sync_id, &peer, duration_ms);
     match result {
         Ok(_) => connection.finish().await,
         Err(failure) => connection.refuse(&spread(failure, shared)).await,
     }
+}
+
+/// Takes note of it for those who look at the fleet.
+fn note(
+    shared: &Shared,
+    summary: &mut Summary,
+    failure: Option<&Failure>,
+    (bytes_in, bytes_out): (u64, u64),
+    duration_ms: u64,
+) {
+    if !summary.synchronizes {
+        return;
+    }
+    shared.chronicle.note(EndedSynchronization {
+        age_s: 0,
+        remote_id: summary.remote.clone(),
+        user: summary.user.clone(),
+        // It is settled when the user is proven.
+        proven: !summary.script_version.is_empty(),
+        script_version: summary.script_version.clone(),
+        client: summary.client.clone(),
+        code: failure.map(|failure| failure.code().number()),
+        message: failure.map(|failure| failure.message().to_owned()),
+        uploaded: summary.uploaded,
+        downloaded: summary.downloaded,
+        rejected: summary.rejected,
+        conflicts: summary.conflicts,
+        bytes_in,
+        bytes_out,
+        duration_ms,
+        phases: summary.phases.to_json(),
+        last_download: summary.last_download.take().filter(|_| failure.is_none()),
+    });
 }
 
 /// The port is not always known of a peer behind a proxy.

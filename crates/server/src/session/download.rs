@@ -6,8 +6,8 @@ use super::{Committed, Sending};
 use crate::fail_point::fail_point;
 use crate::phases::Phase;
 use crate::worker::{Fetch, Withhold, hear};
-use consolidated::Echo;
-use model::{Counter, Failure, Spill, SpillPosition};
+use consolidated::{Echo, LastDownload};
+use model::{Counter, Failure, Spill, SpillPosition, Watermark};
 use std::borrow::Cow;
 
 /// Most frames of a download in one write.
@@ -69,11 +69,26 @@ impl<'a> Committed<'a> {
         exchange.summary.downloaded = fetched.rows;
         exchange.summary.filtered = fetched.filtered;
         exchange.summary.resumed = fetched.continued;
+        exchange.summary.last_download = Some(exchange.held_afterwards(&fetched.watermarks));
         Ok(Sending { exchange, begin: Some(fetched.begin), frames: fetched.frames, awaited })
     }
 }
 
 impl Exchange<'_> {
+    /// What the remote holds when it has applied the download.
+    fn held_afterwards(&self, watermarks: &[Option<Watermark>]) -> LastDownload {
+        let tables = self.session.schema.tables.iter().zip(watermarks);
+        let held = tables.filter_map(|(table, watermark)| {
+            let bytes = watermark.as_ref()?.as_bytes().iter();
+            Some((table.fingerprint.clone(), bytes.map(|byte| format!("{byte:02x}")).collect()))
+        });
+        LastDownload {
+            claims: self.session.claims.clone(),
+            publications: self.hello.publications.clone(),
+            tables: held.collect(),
+        }
+    }
+
     /// The download, but for what only the upload before it tells.
     pub(super) fn fetch(&self) -> Result<Fetch, Failure> {
         Ok(Fetch {

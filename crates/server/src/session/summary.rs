@@ -2,6 +2,7 @@
 
 use crate::phases::Phases;
 use crate::worker::Cost;
+use consolidated::LastDownload;
 use model::{Clock, SpilledBytes};
 use std::sync::Arc;
 
@@ -11,6 +12,10 @@ pub(crate) struct Summary {
     pub(crate) remote: String,
     pub(crate) user: String,
     pub(crate) script_version: String,
+    /// The client program.
+    pub(crate) client: String,
+    /// It wants rows, and not only to know whether it might.
+    pub(crate) synchronizes: bool,
     pub(crate) uploaded: u64,
     pub(crate) conflicts: u64,
     pub(crate) rejected: u64,
@@ -19,6 +24,8 @@ pub(crate) struct Summary {
     pub(crate) filtered: u64,
     /// Tables of which the remote had kept a part from a download that was cut.
     pub(crate) resumed: u64,
+    /// What the remote holds when it has the download that was fetched.
+    pub(crate) last_download: Option<LastDownload>,
     /// Bytes of rows that went to disk, because memory was short.
     pub(crate) spilled: SpilledBytes,
     pub(crate) cost: Cost,
@@ -32,6 +39,8 @@ impl Summary {
             remote: String::new(),
             user: String::new(),
             script_version: String::new(),
+            client: String::new(),
+            synchronizes: false,
             uploaded: 0,
             conflicts: 0,
             rejected: 0,
@@ -39,6 +48,7 @@ impl Summary {
             downloaded: 0,
             filtered: 0,
             resumed: 0,
+            last_download: None,
             spilled: SpilledBytes::default(),
             cost: Cost::default(),
         }

@@ -2,6 +2,7 @@
 
 use super::readiness::Readiness;
 use crate::authenticate::{Authenticator, Registrar};
+use crate::chronicle::Chronicle;
 use crate::config::Settings;
 use crate::jitter::Jitter;
 use crate::lease::Leases;
@@ -34,6 +35,8 @@ pub(crate) struct Shared {
     /// Turns at the database, for as long as it works.
     pub(crate) sessions: Arc<Turns<UserName, IpAddr>>,
     pub(crate) jitter: Jitter,
+    /// What is remembered of those that have ended.
+    pub(crate) chronicle: Chronicle,
     /// Ends the server, for a reason.
     pub(crate) ended: SyncSender<Failure>,
     pub(crate) stopping: AtomicBool,

@@ -16,7 +16,7 @@ use consolidated::{
 };
 use model::{
     Clock, Counter, Failure, MESSAGE_BYTES_MAX, PublicationName, Receipt, RemoteId, ScriptVersion,
-    Spill, SpilledBytes, Spills, UserName, cut,
+    Spill, SpilledBytes, Spills, UserName, Watermark, cut,
 };
 use protocol::{
     Compression, Compressor, DownloadBegin, DownloadEnd, DownloadMode, LostConflict, Message,
@@ -117,6 +117,8 @@ pub(crate) struct FetchedDownload {
     pub(crate) session: Arc<Session>,
     /// What must be noted before it is sent: rows that are too large, and such that no longer are.
     pub(crate) withheld: Option<News>,
+    /// What the remote holds afterwards, per table of the schema.
+    pub(crate) watermarks: Vec<Option<Watermark>>,
 }
 
 /// Where the parts of a download go.
@@ -318,15 +320,16 @@ pub(super) fn fetch_download(
     fail_point!("server-download-fetched");
     let (counter, acknowledge) = (fetch.counter, fetch.acknowledge);
     let session = fetched.session(&fetch.session);
-    let (watermarks, receipt) = (fetched.watermarks, fetch.receipt.clone());
-    let end = DownloadEnd { rows, watermarks, counter, receipt, acknowledge };
+    let receipt = fetch.receipt.clone();
+    let watermarks = fetched.watermarks;
+    let end = DownloadEnd { rows, watermarks: watermarks.clone(), counter, receipt, acknowledge };
     frames.append(Message::DownloadEnd(end).to_frame()?)?;
     let begin = Message::DownloadBegin(begin).to_frame()?;
     let (filtered, withheld) = (fetched.filtered, oversize.into_news());
     if let (Some(counted), Some((withheld, _))) = (&session.counted, &withheld) {
         counted.withheld(withheld.iter().map(|row| row.table));
     }
-    Ok(FetchedDownload { begin, frames, rows, filtered, continued, session, withheld })
+    Ok(FetchedDownload { begin, frames, rows, filtered, continued, session, withheld, watermarks })
 }
 
 /// What is asked of the database.

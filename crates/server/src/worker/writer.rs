@@ -16,8 +16,9 @@ use crate::fail_point::fail_point;
 use crate::stage::{Intake, Routine};
 use crate::upload::ReceivedUpload;
 use consolidated::{
-    Acknowledgement, Answered, Applied, Begun, Ending, FetchRequest, Identity, PasswordChange,
-    Question, Session, TableMark, UploadRequest, WithheldRow, Withholding, Writer,
+    Acknowledgement, Answered, Applied, Begun, EndedSynchronization, Ending, FetchRequest,
+    Identity, PasswordChange, Question, Session, TableMark, UploadRequest, WithheldRow,
+    Withholding, Writer,
 };
 use model::{Clock, Code, Counter, Failure, Progress, Receipt};
 use std::collections::VecDeque;
@@ -49,6 +50,7 @@ pub(crate) enum Write {
     End(End, Answer<()>),
     Acknowledge(Acknowledgement, Answer<()>),
     ChangePassword(PasswordChange, Answer<()>),
+    NoteEnded(Vec<EndedSynchronization>, Answer<()>),
     /// A whole synchronization over one connection: never in a group.
     Whole(Box<Whole>, Answers),
     /// In a transaction of its own: never in a group.
@@ -378,7 +380,8 @@ fn answer(write: Write, outcome: Written, cost: Cost) -> Option<Write> {
         (
             Write::Withhold(_, answer)
             | Write::Acknowledge(_, answer)
-            | Write::ChangePassword(_, answer),
+            | Write::ChangePassword(_, answer)
+            | Write::NoteEnded(_, answer),
             Written::Noted(result),
         ) => drop(answer.send(result.map(|value| Costed { value, cost }))),
         (Write::Fetch(_, answer), Written::Unfetched(failure)) => drop(answer.send(Err(failure))),
@@ -451,7 +454,8 @@ fn failed(write: &Write, failure: Failure) -> Written {
         Write::Withhold(..)
         | Write::End(..)
         | Write::Acknowledge(..)
-        | Write::ChangePassword(..) => Written::Noted(Err(failure)),
+        | Write::ChangePassword(..)
+        | Write::NoteEnded(..) => Written::Noted(Err(failure)),
         Write::Whole(..) | Write::Fetch(..) => Written::Unfetched(failure),
     }
 }
@@ -488,6 +492,7 @@ fn execute(writer: &mut dyn Writer, write: &Write) -> Written {
             Written::Begun(writer.begin_synchronization(&begin.session, &begin.identity, receipt))
         }
         Write::ChangePassword(change, _) => Written::Noted(writer.change_password(change)),
+        Write::NoteEnded(ended, _) => Written::Noted(writer.note_ended(ended)),
         Write::Acknowledge(acknowledged, _) => Written::Noted(writer.acknowledge(acknowledged)),
         Write::End(end, _) => {
             Written::Noted(writer.end(&Ending { session: &end.session, ok: end.ok }))

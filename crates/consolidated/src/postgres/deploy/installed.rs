@@ -19,6 +19,8 @@ pub(in crate::postgres) type ObjectId = (String, String, String);
 pub(in crate::postgres) struct Installed {
     pub(in crate::postgres) has_schema: bool,
     pub(in crate::postgres) has_system_tables: bool,
+    /// What brings those of the layout before to that of today.
+    pub(in crate::postgres) system_upgrade: Vec<String>,
     pub(in crate::postgres) objects: BTreeMap<ObjectId, String>,
     /// What was deployed: text and definition.
     pub(in crate::postgres) recorded: BTreeMap<ObjectId, (String, String)>,
@@ -45,6 +47,7 @@ impl Installed {
                 present.recorded.insert(id, (text(&row, 3)?, text(&row, 4)?));
             }
             present.rows = deploy::stored_rows(link)?;
+            present.system_upgrade = format::upgrade(link)?;
         }
         present.from_the_future = from_the_future(link, &present.objects)?;
         Ok(present)

@@ -55,6 +55,9 @@ pub(in crate::postgres) fn deploy(plan: &Plan, present: &Installed) -> Steps {
     if !present.has_system_tables {
         steps.before.push(Step::Together(None, system_tables(present.has_schema)));
     }
+    if !present.system_upgrade.is_empty() {
+        steps.before.push(Step::Together(None, present.system_upgrade.clone()));
+    }
     let functions = shared_functions(present);
     if !functions.is_empty() {
         steps.before.push(Step::Together(None, functions));

@@ -2,5 +2,8 @@
 
 use crate::deploy::SystemTables;
 
-pub(in crate::postgres) const SYSTEM: SystemTables =
-    SystemTables { format: 13, made: include_str!("system_tables.sql") };
+pub(in crate::postgres) const SYSTEM: SystemTables = SystemTables {
+    format: 14,
+    made: include_str!("system_tables.sql"),
+    added: "syncline_synchronization",
+};

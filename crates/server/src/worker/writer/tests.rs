@@ -102,6 +102,11 @@ impl Writer for Noting {
         Ok(())
     }
 
+    fn note_ended(&mut self, _: &[EndedSynchronization]) -> Result<(), Failure> {
+        self.note("note ended");
+        Ok(())
+    }
+
     fn trim_logs(&mut self, _: i64) -> Result<(), Failure> {
         Ok(())
     }
