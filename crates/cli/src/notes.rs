@@ -148,11 +148,16 @@ fn reject_json(note: &RejectNote) -> Value {
         "code": format!("E{}", note.code),
         "message": note.message,
         "learned": note.learned,
+        "settled": note.settled,
     })
 }
 
 fn show_reject(note: &RejectNote) -> Result<(), Failure> {
-    let learned = if note.learned { "yes" } else { "not yet" };
+    let learned = match (&note.settled, note.learned) {
+        (Some(outcome), _) => format!("yes, and {outcome} there"),
+        (None, true) => "yes".to_owned(),
+        (None, false) => "not yet".to_owned(),
+    };
     let facts = [
         ("id", note.id.to_string()),
         ("at", note.at.clone()),
@@ -163,7 +168,7 @@ fn show_reject(note: &RejectNote) -> Result<(), Failure> {
         ("key", readable::key(&note.key)),
         ("code", format!("E{}", note.code)),
         ("message", note.message.clone()),
-        ("received by the remote", learned.to_owned()),
+        ("received by the remote", learned),
     ];
     output::record(&facts.map(|(name, value)| (name.to_owned(), value)))?;
     readable::row("row", note.row.as_deref())

@@ -331,6 +331,7 @@ pub(crate) fn forget_agreements(connection: &Connection) -> rusqlite::Result<()>
     if connection.table_exists(Some("main"), "syncline_conflict")? {
         connection.execute("UPDATE syncline_conflict SET counter = -id", [])?;
     }
+    connection.execute_batch("DROP TABLE IF EXISTS syncline_settled")?;
     Ok(())
 }
 

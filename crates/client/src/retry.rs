@@ -6,11 +6,12 @@
 
 use crate::apply::readable;
 use crate::apply::rejects::lost_conflicts::{self, StoredConflict};
-use crate::apply::rejects::{self, StoredReject};
+use crate::apply::rejects::{self, StoredReject, settled};
 use crate::connection::{begin_immediate, bind, explain, triggers_on, value};
 use crate::schema::RemoteTable;
 use crate::sql::{ident, list, parameters};
 use model::{Code, Failure, Readable, Value, unhex};
+use protocol::Settlement;
 use rusqlite::Connection;
 use serde_json::{Map, Value as Json, json};
 
@@ -25,6 +26,9 @@ pub(crate) enum Kind {
 pub(crate) fn dismiss(connection: &Connection, kind: Kind, ids: &[i64]) -> Result<(), Failure> {
     let transaction = begin_immediate(connection)?;
     for id in ids {
+        if let Kind::Reject = kind {
+            settled::note(connection, *id, Settlement::Dismissed)?;
+        }
         forget(connection, kind, *id)?;
     }
     transaction.commit().map_err(explain)
@@ -46,6 +50,7 @@ pub(crate) fn retry(
         retry_one(connection, tables, reject, force).map_err(|failure| {
             failure.about(format!("reject {id}")).table(&reject.table).key(&reject.key)
         })?;
+        settled::note(connection, *id, Settlement::Retried)?;
         forget(connection, Kind::Reject, *id)?;
     }
     transaction.commit().map_err(explain)

@@ -165,6 +165,7 @@ pub(crate) fn reset(connection: &Connection) -> Result<(), Failure> {
         }
         rejects::clear(&transaction)?;
         rejects::lost_conflicts::clear(&transaction)?;
+        rejects::settled::clear(&transaction)?;
         first_fill::remove(&transaction)?;
         progress::forget_agreements(&transaction)?;
         facts::forget(

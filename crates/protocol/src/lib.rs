@@ -19,9 +19,10 @@ pub use message::{
     Acknowledgement, Authentication, Capabilities, Credential, DownloadBegin, DownloadEnd,
     DownloadMode, EnteredAgain, Failed, FormerWatermark, Hello, LastUpload, LostConflict,
     LostConflicts, Message, Mode, NewPassword, Operation, Parameters, Position, Reject, Rejects,
-    RenamedTable, ResumedTable, RowsFrame, SUMS_MAX, SchemaChange, Segment, TableDownload,
-    TableQuestion, TableWatermark, UploadBegin, UploadCommitted, UploadEnd, UploadState, Verified,
-    Verify, WANTED_ROWS_MAX, WaitingTable, Wanted, WantedRow, Welcome,
+    RenamedTable, ResumedTable, RowsFrame, SETTLED_REJECTS_MAX, SUMS_MAX, SchemaChange, Segment,
+    SettledReject, Settlement, TableDownload, TableQuestion, TableWatermark, UploadBegin,
+    UploadCommitted, UploadEnd, UploadState, Verified, Verify, WANTED_ROWS_MAX, WaitingTable,
+    Wanted, WantedRow, Welcome,
 };
 
 pub use version::{PROTOCOL_VERSION, PROTOCOL_VERSION_MIN, unsupported};

@@ -39,8 +39,8 @@ pub use download::{
 pub use failed::Failed;
 use hello::Greeting;
 pub use hello::{
-    Credential, FormerWatermark, Hello, LastUpload, Mode, TableWatermark, WANTED_ROWS_MAX,
-    WantedRow,
+    Credential, FormerWatermark, Hello, LastUpload, Mode, SETTLED_REJECTS_MAX, SettledReject,
+    Settlement, TableWatermark, WANTED_ROWS_MAX, WantedRow,
 };
 pub use new_password::NewPassword;
 pub use parameters::Parameters;

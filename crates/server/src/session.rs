@@ -141,6 +141,7 @@ impl<'a> New<'a> {
         self.summary.remote = hello.remote_id.to_string();
         self.summary.user = hello.user.to_string();
         self.summary.client.clone_from(&hello.client);
+        self.summary.settled_rejects.clone_from(&hello.settled_rejects);
         self.summary.synchronizes = hello.mode != Mode::Ping;
         if self.shared.stopping.load(Ordering::Relaxed) {
             // Then at the latest the next one may listen.

@@ -165,5 +165,6 @@ pub fn hello(user: &str, remote_id: &str) -> Hello {
         wanted_rows: Vec::new(),
         resume: Vec::new(),
         was_cut: false,
+        settled_rejects: Vec::new(),
     }
 }

@@ -377,6 +377,7 @@ impl WireClient {
             wanted_rows: Vec::new(),
             resume: Vec::new(),
             was_cut: false,
+            settled_rejects: Vec::new(),
         }
     }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod lost_conflicts;
 pub(super) mod perhaps_lost;
+pub(crate) mod settled;
 
 use super::circumstances::Circumstances;
 use super::download::Download;

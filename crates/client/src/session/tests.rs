@@ -127,6 +127,7 @@ fn hello() -> protocol::Hello {
         wanted_rows: Vec::new(),
         resume: Vec::new(),
         was_cut: false,
+        settled_rejects: Vec::new(),
     }
 }
 

@@ -9,6 +9,7 @@ use super::{Host, Lesson, Request, Step, Total};
 use crate::Remote;
 use crate::apply::circumstances::{Circumstances, Uploads};
 use crate::apply::download::Download;
+use crate::apply::rejects::settled;
 use crate::apply::{self, Applied};
 use crate::fail_point::fail_point;
 use crate::moment::iso_utc;
@@ -21,7 +22,8 @@ use crate::settings::{self, Settings};
 use crate::upload::{Upload, UploadFrames};
 use model::{Code, Failure, Receipt, UserName};
 use protocol::{
-    DownloadBegin, DownloadEnd, LastUpload, Mode, Position, ResumedTable, UploadCommitted,
+    DownloadBegin, DownloadEnd, LastUpload, Mode, Position, ResumedTable, SettledReject,
+    UploadCommitted,
 };
 use std::sync::Arc;
 
@@ -64,6 +66,8 @@ pub(super) struct Side {
     /// What is kept of downloads that were cut.
     resume: Vec<ResumedTable>,
     was_cut: bool,
+    /// What the server is told of rejects.
+    settled: Vec<SettledReject>,
     /// The server says how the download goes on if it is cut.
     arriving: Option<Arriving>,
 }
@@ -141,6 +145,10 @@ impl Side {
             download: None,
             resume,
             was_cut,
+            settled: match mode {
+                Mode::Full | Mode::DownloadOnly => settled::oldest(connection)?,
+                Mode::UploadOnly | Mode::Ping => Vec::new(),
+            },
             arriving: None,
         })
     }
@@ -329,6 +337,7 @@ impl Side {
         self.receives_anew = applied.receives_anew;
         self.committed = None;
         scene.remote.wanted.clear();
+        settled::forget(&scene.remote.connection, self.settled.len())?;
         scene.total.downloaded.upserts += download.upsert_rows;
         scene.total.downloaded.deletes += download.delete_rows;
         Ok(())

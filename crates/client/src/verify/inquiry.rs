@@ -100,6 +100,7 @@ impl Inquiry {
             wanted_rows: Vec::new(),
             resume: Vec::new(),
             was_cut: false,
+            settled_rejects: Vec::new(),
         };
         Ok(Inquiry { hello, question })
     }

@@ -58,6 +58,22 @@ pub struct EndedSynchronization {
     pub phases: String,
     /// What the remote holds since, where it got a download.
     pub last_download: Option<LastDownload>,
+    /// Rejects that are settled at the remote, as it says.
+    #[serde(skip)]
+    pub settled_rejects: Vec<SettledReject>,
+}
+
+/// What became of a reject at its remote.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SettledReject {
+    /// The table.
+    pub table: String,
+    /// The key, a JSON object by column name.
+    pub key: String,
+    /// The counter of its synchronization.
+    pub counter: i64,
+    /// `dismissed` or `retried`.
+    pub outcome: &'static str,
 }
 
 /// What a remote holds since its last download, and who it was then.
@@ -137,6 +153,37 @@ pub(crate) fn noted(ended: &[EndedSynchronization]) -> String {
     json!(noted.collect::<Vec<_>>()).to_string()
 }
 
+/// The statement that notes what became of rejects. Its value is what [`settled`] makes.
+pub(crate) fn settling<W: Words>() -> String {
+    let settle = format!(
+        "UPDATE {{}}syncline_reject AS r SET settled = told.outcome FROM (
+             SELECT value ->> 'remote_id' AS remote_id, value ->> 'table' AS table_name,
+                 value ->> 'key' AS row_key, CAST(value ->> 'counter' AS bigint) AS counter,
+                 value ->> 'outcome' AS outcome FROM {} AS e) AS told
+         WHERE r.remote_id = told.remote_id AND r.table_name = told.table_name
+             AND r.row_key = told.row_key AND r.counter = told.counter",
+        W::ELEMENTS,
+    );
+    W::spelled(&settle)
+}
+
+/// The settled rejects as the statement takes them, if there are any.
+pub(crate) fn settled(ended: &[EndedSynchronization]) -> Option<String> {
+    let settled = ended.iter().filter(|one| one.proven).flat_map(|one| {
+        one.settled_rejects.iter().map(|reject| {
+            json!({
+                "remote_id": one.remote_id,
+                "table": reject.table.replace('\0', ""),
+                "key": reject.key.replace('\0', ""),
+                "counter": reject.counter,
+                "outcome": reject.outcome,
+            })
+        })
+    });
+    let settled: Vec<_> = settled.collect();
+    (!settled.is_empty()).then(|| json!(settled).to_string())
+}
+
 /// What is remembered of a remote, the newest first.
 pub(super) fn of_remote<Q: Sql>(
     sql: &mut Q,
@@ -195,6 +242,7 @@ fn past(row: &TextRow) -> Result<PastSynchronization, Failure> {
         duration_ms: number(row, 15)?,
         phases: text(row, 16),
         last_download: row[17].as_deref().map(sql::json).transpose()?,
+        settled_rejects: Vec::new(),
     };
     Ok(PastSynchronization { ended_at: text(row, 0), ended })
 }

@@ -32,6 +32,8 @@ pub struct RejectNote {
     pub message: String,
     /// The remote knows of it.
     pub learned: bool,
+    /// What became of it at the remote, `dismissed` or `retried`, as far as the remote has said.
+    pub settled: Option<String>,
 }
 
 /// Two changes of one row that met.
@@ -131,7 +133,8 @@ pub(super) fn rejects<Q: Sql>(sql: &mut Q, wanted: &Notes) -> Result<Vec<RejectN
     let (end, values) = wanted.wanted::<Q::Words>("reject_id", "rejected_at");
     let query = format!(
         "SELECT CAST(reject_id AS text), {}, remote_id, user_name, table_name, operation, row_key,
-             row_content, CAST(code AS text), message, CASE WHEN {IS_OWED} THEN 'owed' END
+             row_content, CAST(code AS text), message, CASE WHEN {IS_OWED} THEN 'owed' END,
+             settled
          FROM {{}}syncline_reject AS r {}",
         Q::Words::utc("rejected_at"),
         end,
@@ -149,6 +152,7 @@ pub(super) fn rejects<Q: Sql>(sql: &mut Q, wanted: &Notes) -> Result<Vec<RejectN
             code: number(row, 8)?,
             message: text(row, 9),
             learned: row[10].is_none(),
+            settled: row[11].clone(),
         })
     };
     sql.bookkeep("read the rejects", &query, &values)?.iter().rev().map(note).collect()

@@ -9,8 +9,10 @@ pub(crate) struct SystemTables {
     pub(crate) format: i64,
     /// The statements that make them, one a line.
     pub(crate) made: &'static str,
-    /// The table that the layout before did not have; otherwise they are the same.
+    /// The table that the layout before did not have.
     pub(crate) added: &'static str,
+    /// The statement that adds what one of its tables lacks; otherwise they are the same.
+    pub(crate) altered: &'static str,
 }
 
 impl SystemTables {
@@ -52,6 +54,7 @@ impl SystemTables {
 
     /// The statements that make them of those of the layout before, but for its number.
     pub(crate) fn upgrade(&self) -> Vec<String> {
-        self.statements().into_iter().filter(|line| line.contains(self.added)).collect()
+        let added = self.statements().into_iter().filter(|line| line.contains(self.added));
+        added.chain([self.altered.to_owned()]).collect()
     }
 }

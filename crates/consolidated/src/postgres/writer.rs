@@ -543,7 +543,11 @@ impl crate::connection::Writer for Writer {
     fn note_ended(&mut self, ended: &[EndedSynchronization]) -> Result<(), Failure> {
         let noted = history::noted(ended);
         let value = [noted.as_str()];
+        let settled = history::settled(ended);
+        let settled: Vec<&str> = settled.as_deref().into_iter().collect();
+        let settling = settled.first().map(|_| (history::settling::<PostgresWords>(), &*settled));
         let statements = history::noting::<PostgresWords>().map(|sql| (sql, &value[..]));
+        let statements: Vec<_> = statements.into_iter().chain(settling).collect();
         self.link.run_all("note synchronizations", &statements).map(drop)
     }
 

@@ -533,7 +533,12 @@ impl crate::connection::Writer for Writer {
         self.in_savepoint(|writer| {
             let (doing, noted) = ("note synchronizations", history::noted(ended));
             let run = |sql: &String| query::run(&writer.connection, doing, sql, [&noted]).map(drop);
-            history::noting::<SqliteWords>().iter().try_for_each(run)
+            history::noting::<SqliteWords>().iter().try_for_each(run)?;
+            let settled = history::settled(ended).map(|settled| {
+                let sql = history::settling::<SqliteWords>();
+                query::run(&writer.connection, doing, &sql, [settled]).map(drop)
+            });
+            settled.unwrap_or(Ok(()))
         })
     }
 

@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 /// Rows that one Hello may ask for.
 pub const WANTED_ROWS_MAX: usize = 1000;
 
+/// Settled rejects that one Hello may tell of.
+pub const SETTLED_REJECTS_MAX: usize = 100;
+
 /// Opens the conversation. Everything the server needs to begin, so that a small synchronization
 /// is one round trip.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -98,6 +101,32 @@ pub struct Hello {
     /// anywhere.
     #[serde(default, skip_serializing_if = "is_false")]
     pub was_cut: bool,
+    /// What became of rejects at the client.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settled_rejects: Vec<SettledReject>,
+}
+
+/// What became of a reject at a remote: it is no longer in the file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SettledReject {
+    /// The name of its table.
+    pub table: String,
+    /// The key of its row: a JSON object by column name.
+    pub key: String,
+    /// The counter that came with it.
+    pub counter: i64,
+    /// What was decided.
+    pub outcome: Settlement,
+}
+
+/// What was decided about a reject.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Settlement {
+    /// The change was given up.
+    Dismissed,
+    /// The change was made again.
+    Retried,
 }
 
 /// A row that a remote has not as it should.
@@ -136,6 +165,9 @@ impl Hello {
         }
         if self.wanted_rows.len() > WANTED_ROWS_MAX {
             return Err(Failure::new(Code::MalformedMessage, "too many rows are wanted"));
+        }
+        if self.settled_rejects.len() > SETTLED_REJECTS_MAX {
+            return Err(Failure::new(Code::MalformedMessage, "too many rejects are settled"));
         }
         if let Some(fault) = self.parameters.fault() {
             return Err(Failure::new(Code::MalformedMessage, fault));

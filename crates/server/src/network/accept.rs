@@ -8,8 +8,9 @@ use super::{Acceptor, Connection, Limits, Stream};
 use crate::phases::Phase;
 use crate::session::{self, Shared, Summary};
 use crate::stage::Execution;
-use consolidated::EndedSynchronization;
+use consolidated::{EndedSynchronization, SettledReject};
 use model::{Clock, Code, Failure};
+use protocol::Settlement;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -180,7 +181,17 @@ fn note(
         duration_ms,
         phases: summary.phases.to_json(),
         last_download: summary.last_download.take().filter(|_| failure.is_none()),
+        settled_rejects: summary.settled_rejects.drain(..).map(settled).collect(),
     });
+}
+
+fn settled(reject: protocol::SettledReject) -> SettledReject {
+    let protocol::SettledReject { table, key, counter, outcome } = reject;
+    let outcome = match outcome {
+        Settlement::Dismissed => "dismissed",
+        Settlement::Retried => "retried",
+    };
+    SettledReject { table, key, counter, outcome }
 }
 
 /// The port is not always known of a peer behind a proxy.

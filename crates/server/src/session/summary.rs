@@ -4,6 +4,7 @@ use crate::phases::Phases;
 use crate::worker::Cost;
 use consolidated::LastDownload;
 use model::{Clock, SpilledBytes};
+use protocol::SettledReject;
 use std::sync::Arc;
 
 /// What the log says of a synchronization.
@@ -16,6 +17,8 @@ pub(crate) struct Summary {
     pub(crate) client: String,
     /// It wants rows, and not only to know whether it might.
     pub(crate) synchronizes: bool,
+    /// What became of rejects at the remote, as it says.
+    pub(crate) settled_rejects: Vec<SettledReject>,
     pub(crate) uploaded: u64,
     pub(crate) conflicts: u64,
     pub(crate) rejected: u64,
@@ -41,6 +44,7 @@ impl Summary {
             script_version: String::new(),
             client: String::new(),
             synchronizes: false,
+            settled_rejects: Vec::new(),
             uploaded: 0,
             conflicts: 0,
             rejected: 0,

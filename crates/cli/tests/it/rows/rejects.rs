@@ -1,6 +1,6 @@
 //! Rejected rows are counted in every summary, and a person can retry or dismiss them.
 
-use harness::{World, query, sql};
+use harness::{World, query, sql, until};
 use serde_json::{Value, json};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_syncline");
@@ -54,6 +54,43 @@ fn worlds() -> [World; 2] {
     ];
     worlds.iter().for_each(|world| world.add_user("ann"));
     worlds
+}
+
+// An operator saw rejects that somebody had long worked off, and asked again.
+#[test]
+fn the_center_shows_what_became_of_a_reject_at_its_remote() {
+    for world in worlds() {
+        let server = world.serve();
+        world.sync("ann", &server);
+        let wrong = "INSERT INTO t VALUES (3, -3, 'c'), (4, -4, 'd'), (5, -5, 'e')";
+        sql(&world.remote("ann"), wrong);
+        assert_eq!(world.sync("ann", &server)["rejected"], 3);
+        let settled = || {
+            let listed = world.syncline.json(&["rejects", "list", "--json"]);
+            let mut settled: Vec<(i64, Value)> = listed
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|it| (it["key"]["id"].as_i64().unwrap(), it["settled"].clone()))
+                .collect();
+            settled.sort_by_key(|(key, _)| *key);
+            settled
+        };
+        assert!(settled().iter().all(|(_, it)| it.is_null()), "{:?}", settled());
+        let dismissed = command(&world, &["dismiss", "FILE", "--id", &id_of(&world, 3)]);
+        assert_eq!(dismissed.code, Some(0), "{dismissed:?}");
+        world.center_sql("INSERT INTO allowed VALUES (1)");
+        let retried = command(&world, &["retry", "FILE", "--id", &id_of(&world, 4)]);
+        assert_eq!(retried.code, Some(0), "{retried:?}");
+        world.sync("ann", &server);
+        let told = [(3, json!("dismissed")), (4, json!("retried")), (5, json!(null))];
+        until("what became of them", || settled() == told);
+        let listed = world.syncline.json(&["rejects", "list", "--json"]);
+        let shown = world.syncline.ok(&["rejects", "show", &listed[0]["id"].to_string()]);
+        assert!(shown.contains("yes, and dismissed there"), "{shown}");
+        let untold = query(&world.remote("ann"), "SELECT count(*) FROM syncline_settled");
+        assert_eq!(untold, [["0"]], "it is told once");
+    }
 }
 
 // S5, S11: a refused row had to be typed again, or copied from JSON by hand, and this overwrote

@@ -117,6 +117,7 @@ impl Side {
             },
             resume: self.resume.clone(),
             was_cut: self.was_cut,
+            settled_rejects: self.settled.clone(),
         })
     }
 

@@ -82,6 +82,7 @@ fn a_deployment_brings_the_layout_before_to_the_one_of_today() {
         center.synchronize(&mut remote, &[]);
         let prefix = backend.pick("", "syncline.");
         center.foreign(&format!("DROP TABLE {prefix}syncline_synchronization"));
+        center.foreign(&format!("ALTER TABLE {prefix}syncline_reject DROP COLUMN settled"));
         let system = format!("{prefix}syncline_system");
         center.foreign(&format!("UPDATE {system} SET value = '13' WHERE name = 'format'"));
         let refused = administer(&center.url).unwrap().remotes(None).unwrap_err();
