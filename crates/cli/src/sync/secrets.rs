@@ -22,12 +22,20 @@ impl Secrets {
     /// Reads the files that the options name. Asks for no password yet. `certificate`: whether one
     /// will be shown.
     pub(super) fn read(options: &SyncOptions, certificate: bool) -> Result<Secrets, Failure> {
-        let password = match &options.credential.password_file {
-            Some(path) => Some(secret::read_file(path, "password")?),
-            None => None,
-        };
         let new_password = match &options.new_password_file {
             Some(path) => Some(NewPassword::new(secret::read_file(path, "new password")?)?),
+            None => None,
+        };
+        Secrets::read_with(options, certificate, new_password)
+    }
+
+    fn read_with(
+        options: &SyncOptions,
+        certificate: bool,
+        new_password: Option<NewPassword>,
+    ) -> Result<Secrets, Failure> {
+        let password = match &options.credential.password_file {
+            Some(path) => Some(secret::read_file(path, "password")?),
             None => None,
         };
         // Where a password can fetch the first token, the token file need not exist yet.
@@ -43,6 +51,15 @@ impl Secrets {
         }
         let token_file = options.credential.token_file.clone();
         Ok(Secrets { token_file, token, password, new_password, certificate })
+    }
+
+    /// Reads the files of password and token again, which may hold something else by now. A
+    /// password that was typed stays.
+    pub(super) fn read_again(&mut self, options: &SyncOptions) -> Result<(), Failure> {
+        let read = Secrets::read_with(options, self.certificate, self.new_password.clone())?;
+        let password = read.password.or_else(|| self.password.take());
+        *self = Secrets { password, ..read };
+        Ok(())
     }
 
     /// The token that was not refused yet.

@@ -90,6 +90,11 @@ impl Synchronizer {
         Ok(self.remote.status()?.pending())
     }
 
+    /// Reads the files of password and token again.
+    pub(super) fn read_secrets(&mut self, options: &SyncOptions) -> Result<(), Failure> {
+        self.secrets.read_again(options)
+    }
+
     /// Synchronizes with the token while it is valid, else with the password.
     pub(crate) fn synchronize(&mut self) -> Result<Report, Failure> {
         self.proven(&mut Synchronizer::attempt, |report| report.token.as_deref())

@@ -7,3 +7,4 @@ pub(crate) mod jwt;
 mod ownership;
 mod passwords;
 mod secrets;
+mod watch;
