@@ -44,7 +44,9 @@ pub use protocol::{
 };
 pub use settings::Settings;
 pub use status::{PendingChange, PendingOperation, Status, TableStatus};
-pub use synchronize::{Conversation, Counts, Downloaded, Event, Host, Next, Report, Request, Step};
+pub use synchronize::{
+    Compressed, Conversation, Counts, Downloaded, Event, Host, Next, Report, Request, Step,
+};
 pub use transport::Transport;
 pub use upload::left_behind::{LargeRow, LeftBehind};
 pub use verify::{DifferingRow, FileCheck, How, Verification, VerifiedTable, VerifyRequest};

@@ -26,7 +26,7 @@ pub use host::Host;
 pub use host::Next;
 pub(crate) use inbox::Inbox;
 use model::{Failure, Progress, RemoteId, ScriptVersion, UserName};
-use protocol::{Authentication, Credential, Mode, WaitingTable};
+use protocol::{Authentication, Compression, Credential, Mode, WaitingTable};
 use std::collections::BTreeMap;
 
 /// What is wanted.
@@ -64,6 +64,8 @@ pub struct Report {
     pub rejected: u64,
     /// Uploaded rows that a script of the consolidated database ignores.
     pub ignored: u64,
+    /// How rows were compressed on their way.
+    pub compression: Compressed,
     /// How long all of it took.
     pub duration_ms: u64,
     /// A session token to use instead of the password.
@@ -103,6 +105,16 @@ pub struct Downloaded {
     pub upserts: u64,
     /// Keys of rows that are gone.
     pub deletes: u64,
+}
+
+/// How rows were compressed; none where none were, because there were none or few, or because
+/// nothing was agreed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Compressed {
+    /// On the way to the server.
+    pub uploaded: Option<Compression>,
+    /// On the way here.
+    pub downloaded: Option<Compression>,
 }
 
 /// Where a synchronization is.
@@ -161,6 +173,7 @@ struct Total {
     /// Rows of the uploads that the server refused.
     rejected: u64,
     ignored: u64,
+    compression: Compressed,
     /// Rejects that downloads brought: those of these uploads, unless nothing was downloaded, and
     /// of earlier ones.
     learned: u64,

@@ -38,6 +38,8 @@ pub(crate) struct Upload {
     /// Rows.
     pub(crate) rows: u64,
     limits: Limits,
+    /// How rows of it are compressed; none where none are.
+    pub(crate) compression: Option<Compression>,
     /// All that is to be sent.
     pub(crate) bytes: u64,
 }
@@ -72,8 +74,9 @@ impl Upload {
             }
             drop(transaction);
         }
-        let Collector { rows, bytes, .. } = collector;
-        Ok(Some(Upload { begin, parts, rows, limits, bytes }))
+        let Collector { rows, bytes, compressor, .. } = collector;
+        let compression = limits.compression.filter(|_| compressor.frames() > 0);
+        Ok(Some(Upload { begin, parts, rows, limits, compression, bytes }))
     }
 
     /// A server with these capabilities, which takes rows of so many bytes, reads it.

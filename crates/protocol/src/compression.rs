@@ -36,6 +36,11 @@ impl Compression {
         }
     }
 
+    /// The same, and the name of no compression.
+    pub fn name_of(method: Option<Compression>) -> &'static str {
+        method.map_or("none", Compression::name)
+    }
+
     /// The method of this name.
     pub fn from_name(name: &str) -> Option<Compression> {
         Compression::ALL.into_iter().find(|method| method.name() == name)
@@ -73,9 +78,15 @@ pub struct Compressor {
     lz4: lz4::Packer,
     zstd: zstd::Packer,
     packed: Vec<u8>,
+    frames: u64,
 }
 
 impl Compressor {
+    /// How many frames it has compressed.
+    pub fn frames(&self) -> u64 {
+        self.frames
+    }
+
     /// Compresses the rows of a whole frame in its memory. The frame stays as it is if it has no
     /// rows, or few bytes, or would not have a sixteenth fewer.
     pub fn compress(&mut self, method: Compression, frame: &mut Vec<u8>) -> Result<(), Failure> {
@@ -101,6 +112,7 @@ impl Compressor {
         frame.push(method as u8);
         frame.extend_from_slice(&(len as u32).to_le_bytes());
         frame.extend_from_slice(&self.packed[..packed_len]);
+        self.frames += 1;
         // Whoever keeps the frame counts what it takes.
         frame.shrink_to_fit();
         Ok(())
@@ -148,6 +160,11 @@ impl<'a> PackedRows<'a> {
         Ok(PackedRows { prefix, method, len, packed })
     }
 
+    /// How they are packed.
+    pub fn method(&self) -> Compression {
+        self.method
+    }
+
     /// Bytes of the frame's payload when it is unpacked.
     pub fn unpacked_bytes(&self) -> usize {
         RowsFrame::PREFIX_BYTES + self.len
@@ -159,9 +176,15 @@ impl<'a> PackedRows<'a> {
 #[derive(Debug, Default)]
 pub struct Decompressor {
     zstd: zstd::Unpacker,
+    method: Option<Compression>,
 }
 
 impl Decompressor {
+    /// How the last rows were packed; none where there were none.
+    pub fn method(&self) -> Option<Compression> {
+        self.method
+    }
+
     /// The frame as its sender had it.
     pub fn unpack(&mut self, rows: PackedRows<'_>) -> Result<RawFrame, Failure> {
         let mut payload = vec![0; rows.unpacked_bytes()];
@@ -190,6 +213,7 @@ impl Decompressor {
     }
 
     fn fill(&mut self, rows: PackedRows<'_>, place: &mut [u8]) -> Result<(), Failure> {
+        self.method = Some(rows.method);
         match rows.method {
             Compression::Lz4 => lz4::unpack(rows.packed, place),
             Compression::Zstd => self.zstd.unpack(rows.packed, place),

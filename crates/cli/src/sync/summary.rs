@@ -3,7 +3,7 @@
 use super::silent_triggers;
 use crate::args::SyncOptions;
 use crate::remote::left_behind;
-use client::{Kept, Report, Settings, WaitingTable};
+use client::{Compressed, Compression, Kept, Report, Settings, WaitingTable};
 use model::Failure;
 use serde::Serialize;
 use serde_json::Value;
@@ -30,6 +30,8 @@ pub(crate) struct Summary {
     /// Rows that a script at the center ignores; absent where there are none.
     #[serde(skip_serializing_if = "is_none")]
     ignored: u64,
+    /// How rows were compressed, in the words of the option.
+    compression: CompressionSummary,
     pub(super) duration_ms: u64,
     /// What the server says of the password; absent where it says nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -86,6 +88,25 @@ struct Downloaded {
 }
 
 #[derive(Debug, Clone, Serialize)]
+struct CompressionSummary {
+    uploaded: &'static str,
+    downloaded: &'static str,
+}
+
+impl Default for CompressionSummary {
+    fn default() -> CompressionSummary {
+        CompressionSummary::of(Compressed::default())
+    }
+}
+
+impl CompressionSummary {
+    fn of(Compressed { uploaded, downloaded }: Compressed) -> CompressionSummary {
+        let [uploaded, downloaded] = [uploaded, downloaded].map(Compression::name_of);
+        CompressionSummary { uploaded, downloaded }
+    }
+}
+
+#[derive(Debug, Clone, Serialize)]
 struct ErrorSummary {
     code: String,
     message: String,
@@ -133,6 +154,7 @@ impl Summary {
         self.conflicts_lost = report.conflicts_lost;
         self.rejected = report.rejected;
         self.ignored = report.ignored;
+        self.compression = CompressionSummary::of(report.compression);
         self.authentication = report.authentication.as_ref().map(|it| AuthenticationSummary {
             status: it.status,
             message: it.message.clone(),
@@ -214,6 +236,13 @@ impl Summary {
                 "; {rows} ({bytes} bytes) were kept of a download that was cut"
             ));
         }
+        if let CompressionSummary { uploaded, downloaded } = self.compression
+            && (uploaded, downloaded) != ("none", "none")
+        {
+            text.push_str(&format!(
+                "; compression of the upload {uploaded}, of the download {downloaded}"
+            ));
+        }
         text.push_str(&format!(" ({} ms)", self.duration_ms));
         text
     }
@@ -252,7 +281,9 @@ mod tests {
             r#"{"remote_id":null,"user":null,"script_version":null,"#.to_owned()
                 + r#""uploaded":{"inserts":0,"updates":0,"deletes":0},"#
                 + r#""downloaded":{"upserts":0,"deletes":0},"#
-                + r#""conflicts":0,"rejected":0,"duration_ms":0,"error":null}"#
+                + r#""conflicts":0,"rejected":0,"#
+                + r#""compression":{"uploaded":"none","downloaded":"none"},"#
+                + r#""duration_ms":0,"error":null}"#
         );
         let failure = Failure::new(Code::ServerFull, "full").retry_after_s(7).table("t").key("1");
         summary.failed(&failure);
@@ -280,6 +311,9 @@ mod tests {
         summary.conflicts_lost = 1;
         let lost = "visit 2; lost 1, see `syncline remote conflicts a.db` (";
         assert!(summary.to_text(Path::new("a.db")).contains(lost));
+        summary.compression.downloaded = "lz4";
+        let compressed = "; compression of the upload none, of the download lz4 (";
+        assert!(summary.to_text(Path::new("a.db")).contains(compressed));
         summary.rejected = 2;
         assert!(summary.to_text(Path::new("a.db")).contains("remote rejects a.db"));
     }

@@ -72,6 +72,7 @@ fn the_json_has_exactly_the_documented_fields() {
             "downloaded",
             "conflicts",
             "rejected",
+            "compression",
             "duration_ms",
             "error"
         ]

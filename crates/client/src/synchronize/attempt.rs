@@ -210,6 +210,8 @@ impl Attempt {
     /// Hears what has arrived.
     fn listen(&mut self, scene: &mut Scene<'_>) -> Result<Wish, Failure> {
         while let Some(message) = self.inbox.next_message()? {
+            let compression = &mut scene.total.compression;
+            compression.downloaded = self.inbox.compression().or(compression.downloaded);
             let answer = self.session.receive(message)?;
             if let Some(instruction) = answer.instruction {
                 self.side.perform(scene, instruction)?;

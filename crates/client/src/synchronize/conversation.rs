@@ -243,7 +243,10 @@ impl Conversation {
                 total.took_new_identity = true;
             }
             // It reads less than the server of the last Welcome did.
-            Code::CompressionNotAgreed if !total.uncompressed => total.uncompressed = true,
+            Code::CompressionNotAgreed if !total.uncompressed => {
+                total.uncompressed = true;
+                total.compression.uploaded = None;
+            }
             Code::FrameTooLarge if !total.frame_refused => total.frame_refused = true,
             Code::RemoteOfAnother => {
                 progress::forget_refused_identity(&remote.connection)?;
@@ -286,6 +289,7 @@ impl Conversation {
             conflicts_lost: total.conflicts_lost,
             rejected,
             ignored: total.ignored,
+            compression: total.compression,
             duration_ms: remote.clock.monotonic_ms().saturating_sub(self.started_ms),
             token: total.token,
             authentication: total.authentication.map(Box::new),

@@ -1,7 +1,7 @@
 //! Messages out of the bytes that a server sends, however these are cut.
 
 use model::{Code, Failure};
-use protocol::{Capabilities, Decompressor, FRAME_BYTES_MAX, FrameDecoder, Message};
+use protocol::{Capabilities, Compression, Decompressor, FRAME_BYTES_MAX, FrameDecoder, Message};
 
 /// Bytes of one connection that were received and not read yet.
 #[derive(Debug)]
@@ -36,6 +36,11 @@ impl Inbox {
             _ => self.understood = true,
         }
         message
+    }
+
+    /// How the rows were compressed that have arrived; none where they were not.
+    pub(crate) fn compression(&self) -> Option<Compression> {
+        self.decompressor.method()
     }
 
     /// The connection may end here: no message is incomplete.

@@ -10,7 +10,7 @@ use crate::session::{self, Shared, Summary};
 use crate::stage::Execution;
 use consolidated::{EndedSynchronization, SettledReject};
 use model::{Clock, Code, Failure};
-use protocol::Settlement;
+use protocol::{Compression, Settlement};
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -213,6 +213,7 @@ fn log(
 ) {
     let (bytes_in, bytes_out) = connection.bytes();
     let ms = |phase| summary.phases.ms(phase);
+    let (packed_in, packed_out) = (connection.compression(), summary.compression_out);
     // A macro, for levels are constants of the place that logs.
     macro_rules! line {
         ($level:ident, $message:literal $(, $field:ident = $value:expr)*) => {
@@ -232,6 +233,8 @@ fn log(
                 resumed = summary.resumed,
                 bytes_in,
                 bytes_out,
+                compression_in = Compression::name_of(packed_in),
+                compression_out = Compression::name_of(packed_out),
                 spilled_bytes = summary.spilled.get(),
                 round_trips = summary.cost.round_trips,
                 commits = summary.cost.commits,

@@ -7,7 +7,8 @@ use super::wire::{Wire, lost};
 use bytes::BufMut;
 use model::{Clock, Code, Failure, Hold, Memory, Spill};
 use protocol::{
-    BegunFrame, Capabilities, Decompressor, FrameDecoder, MAGIC, Message, PackedRows, RawFrame,
+    BegunFrame, Capabilities, Compression, Decompressor, FrameDecoder, MAGIC, Message, PackedRows,
+    RawFrame,
 };
 use rustls::pki_types::CertificateDer;
 use std::cell::RefCell;
@@ -65,6 +66,8 @@ pub(crate) struct Connection {
     torn: bool,
     /// How it may compress rows.
     readable: Capabilities,
+    /// How it has compressed rows.
+    compression: Option<Compression>,
     /// What it takes of the memory beside its frames.
     buffers: Hold,
     /// Bytes that may still be read from a peer who is not known; none once it is.
@@ -85,6 +88,7 @@ impl Connection {
             outgoing: Vec::new(),
             torn: false,
             readable: Capabilities::NONE,
+            compression: None,
             buffers: memory.hold(),
             unauthenticated_bytes_left: Some(unauthenticated_bytes_max),
         }
@@ -131,6 +135,11 @@ impl Connection {
         self.decoder.set_frame_bytes_max(frame_bytes_max);
         self.buffers.grow(FIRST_BYTES as u64);
         self.unauthenticated_bytes_left = None;
+    }
+
+    /// How the peer has compressed rows; none where it has not.
+    pub(crate) fn compression(&self) -> Option<Compression> {
+        self.compression
     }
 
     /// The peer may send rows that are compressed so.
@@ -209,8 +218,9 @@ impl Connection {
 
     /// Compressed rows as they were before. They take their memory before they are unpacked; where
     /// there is none, they go to the end of `spill`, and are in memory until they are there.
-    fn unpack(&self, payload: &[u8], spill: &mut Spill) -> Result<Received, Failure> {
+    fn unpack(&mut self, payload: &[u8], spill: &mut Spill) -> Result<Received, Failure> {
         let rows = PackedRows::parse(payload, self.decoder.frame_bytes_max(), self.readable)?;
+        self.compression = Some(rows.method());
         let bytes = rows.unpacked_bytes() as u64;
         let mut memory = spill.spills().memory().hold();
         let fits = memory.try_grow(bytes);

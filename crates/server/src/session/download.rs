@@ -66,6 +66,7 @@ impl<'a> Committed<'a> {
             exchange.at_database(Phase::Fetching, withholding).await?;
         }
         ending.run(&mut exchange, Phase::Fetching).await?;
+        exchange.summary.compression_out = fetched.compression;
         exchange.summary.downloaded = fetched.rows;
         exchange.summary.filtered = fetched.filtered;
         exchange.summary.resumed = fetched.continued;

@@ -4,7 +4,7 @@ use crate::phases::Phases;
 use crate::worker::Cost;
 use consolidated::LastDownload;
 use model::{Clock, SpilledBytes};
-use protocol::SettledReject;
+use protocol::{Compression, SettledReject};
 use std::sync::Arc;
 
 /// What the log says of a synchronization.
@@ -29,6 +29,8 @@ pub(crate) struct Summary {
     pub(crate) resumed: u64,
     /// What the remote holds when it has the download that was fetched.
     pub(crate) last_download: Option<LastDownload>,
+    /// How rows were compressed that the remote downloads.
+    pub(crate) compression_out: Option<Compression>,
     /// Bytes of rows that went to disk, because memory was short.
     pub(crate) spilled: SpilledBytes,
     pub(crate) cost: Cost,
@@ -53,6 +55,7 @@ impl Summary {
             filtered: 0,
             resumed: 0,
             last_download: None,
+            compression_out: None,
             spilled: SpilledBytes::default(),
             cost: Cost::default(),
         }

@@ -109,6 +109,8 @@ pub(crate) struct FetchedDownload {
     /// The first of them, which says how many rows follow.
     pub(crate) begin: Vec<u8>,
     pub(crate) frames: Spill,
+    /// How rows of it are compressed; none where none are.
+    pub(crate) compression: Option<Compression>,
     pub(crate) rows: u64,
     pub(crate) filtered: u64,
     /// Tables of which the remote has kept a part.
@@ -274,6 +276,7 @@ pub(super) fn fetch_download(
     packing: &mut Packing,
 ) -> Result<FetchedDownload, Failure> {
     let Packing { spills, cut, compressor } = packing;
+    let compressed_before = compressor.frames();
     let mut begin = DownloadBegin::default();
     let open = || spills.open().counted_by(&fetch.spilled);
     let (mut frames, mut rejects) = (open(), rejects::Waiting::default());
@@ -316,6 +319,7 @@ pub(super) fn fetch_download(
     let fetched = ask(&request, &mut |batch| oversize.pass(batch, &mut keep))?;
     oversize.finish(&mut keep)?;
     let rows = fetched.rows - oversize.rows;
+    let compression = fetch.compression.filter(|_| compressor.frames() > compressed_before);
     rejects.send(&mut frames)?;
     fail_point!("server-download-fetched");
     let (counter, acknowledge) = (fetch.counter, fetch.acknowledge);
@@ -329,7 +333,17 @@ pub(super) fn fetch_download(
     if let (Some(counted), Some((withheld, _))) = (&session.counted, &withheld) {
         counted.withheld(withheld.iter().map(|row| row.table));
     }
-    Ok(FetchedDownload { begin, frames, rows, filtered, continued, session, withheld, watermarks })
+    Ok(FetchedDownload {
+        begin,
+        frames,
+        compression,
+        rows,
+        filtered,
+        continued,
+        session,
+        withheld,
+        watermarks,
+    })
 }
 
 /// What is asked of the database.

@@ -54,10 +54,28 @@ fn compressed_rows_arrive_in_both_directions_and_take_fewer_bytes() {
             );
             sql(&world.remote("ann"), &insert);
             id += 1000;
-            sync("ann", compression);
-            sync("ben", compression);
+            let told = [sync("ann", compression), sync("ben", compression)];
             world.assert_converged(&["ann", "ben"]);
             let log = server.log();
+            let last: Vec<&str> =
+                log.lines().filter(|line| line.contains("synchronized")).rev().take(2).collect();
+            let [up, down] = match compression {
+                "none" | "auto" => {
+                    assert!(told.iter().all(|line| !line.contains("compression")), "{told:?}");
+                    ["none", "none"]
+                }
+                method => {
+                    let of = |up, down| {
+                        format!("compression of the upload {up}, of the download {down} (")
+                    };
+                    assert!(told[0].contains(&of(method, "none")), "{told:?}");
+                    assert!(told[1].contains(&of("none", method)), "{told:?}");
+                    [method, method]
+                }
+            };
+            let of = |up, down| format!("compression_in=\"{up}\" compression_out=\"{down}\"");
+            assert!(last[1].contains(&of(up, "none")), "{last:?}");
+            assert!(last[0].contains(&of("none", down)), "{last:?}");
             let (up, down) = (bytes_of(&log, "bytes_in"), bytes_of(&log, "bytes_out"));
             sizes.push((up[up.len() - 2], down[down.len() - 1]));
         }

@@ -162,7 +162,11 @@ impl Side {
             &mut alive,
         );
         match collected {
-            Ok(Some(upload)) => Ok(Collected::Whole(upload)),
+            Ok(Some(upload)) => {
+                let compression = &mut scene.total.compression;
+                compression.uploaded = upload.compression.or(compression.uploaded);
+                Ok(Collected::Whole(upload))
+            }
             Ok(None) => Ok(Collected::TooLarge),
             Err(failure) if unsent => Ok(Collected::Unsent(failure)),
             Err(failure) => Err(failure),
