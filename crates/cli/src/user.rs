@@ -15,13 +15,13 @@ use terminal::{output, secret};
 /// Does what was asked with users.
 pub(crate) fn run(options: UserOptions) -> Result<(), Failure> {
     match options.action {
-        UserAction::Add { name, dir, password_file, claims, json } => {
+        UserAction::Add { name, dir, password_file, weak, claims, json } => {
             let mut admin = open(&dir.dir)?;
             // Checked before the password is asked for.
             if admin.users()?.iter().any(|user| user.name == name) {
                 return Err(Failure::new(Code::UserExists, format!("user {name} exists")));
             }
-            let hash = password_hash(&name, password_file.as_deref())?;
+            let hash = password_hash(&name, password_file.as_deref(), weak)?;
             let claims = changed(BTreeMap::new(), claims);
             admin.add_user(&name, &hash, &claims)?;
             warn_of_claims(admin.as_mut(), &name, &claims)?;
@@ -49,10 +49,10 @@ pub(crate) fn run(options: UserOptions) -> Result<(), Failure> {
                 output::counted(claims.len() as u64, "claim")
             )))
         }
-        UserAction::Password { name, dir, password_file } => {
+        UserAction::Password { name, dir, password_file, weak } => {
             let mut admin = open(&dir.dir)?;
             admin.claims(&name)?;
-            let hash = password_hash(&name, password_file.as_deref())?;
+            let hash = password_hash(&name, password_file.as_deref(), weak)?;
             admin.set_password(&name, &hash)?;
             output::line(&output::one_line(&format!("changed the password of user {name}")))
         }
@@ -148,11 +148,20 @@ fn open(dir: &Path) -> Result<Box<dyn Administration>, Failure> {
     consolidated::administer(&Config::read(dir)?.consolidated)
 }
 
-fn password_hash(name: &UserName, password_file: Option<&Path>) -> Result<String, Failure> {
+fn password_hash(
+    name: &UserName,
+    password_file: Option<&Path>,
+    weak: bool,
+) -> Result<String, Failure> {
     let password = match password_file {
         Some(path) => secret::read_file(path, "password")?,
         None => secret::ask_twice(&format!("new password of {name}"))?,
     };
+    if !weak && server::password::is_short(&password) {
+        let message =
+            format!("the password has fewer than {} characters", server::password::CHARACTERS_MIN);
+        return Err(Failure::new(Code::PasswordTooShort, message));
+    }
     server::password::hash(&password, costs())
 }
 

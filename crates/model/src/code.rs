@@ -162,7 +162,8 @@ codes! {
     /// A program between the remote and the server counts requests, and has enough of them (HTTP
     /// status 429).
     2327 SlowedOnTheWay Nobody true "synchronize again later";
-    /// The new password is empty, longer than 4 KiB, or the same as the old one. Nothing was done.
+    /// The new password is empty, longer than 4 KiB, or the same as the old one, or it has fewer
+    /// than 8 characters and is kept in the consolidated database. Nothing was done.
     2460 NewPasswordRefused Remote false "choose another password";
     /// The password was to be changed, and this server cannot do that: it is kept in a directory,
     /// or at a service that did not confirm the change; a script checks it and takes no new one; or
@@ -424,6 +425,8 @@ codes! {
     /// 2.
     6013 NotConfirmed Operator false
         "give --yes to do it, or --dry-run to see more of it";
+    /// A password of fewer than 8 characters was to be set for a user. Nothing was changed.
+    6014 PasswordTooShort Operator false "choose a longer password, or give --weak";
     /// The peer breaks the rules of WebSocket, or sends text where only binary messages are
     /// expected. The connection is closed with 1002 or 1003.
     6020 WebSocketBroken Remote false

@@ -415,6 +415,11 @@ impl Authenticator {
         known: &Credentials,
         password: NewPassword,
     ) -> Result<PasswordChange, Failure> {
+        if password::is_short(password.as_str()) {
+            let message =
+                format!("the new password has fewer than {} characters", password::CHARACTERS_MIN);
+            return Err(Failure::new(Code::NewPasswordRefused, message));
+        }
         let (answer, hashed) = oneshot::channel();
         self.passwords.put(Hashing::Hash { password, answer }).await?;
         let hash = hashed.await.map_err(|_| ended_early())??;

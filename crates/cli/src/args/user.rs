@@ -39,6 +39,9 @@ pub(crate) enum UserAction {
         /// Read the password from the first line of this file, which only its owner may read
         #[arg(long, value_name = "F")]
         password_file: Option<PathBuf>,
+        /// Accept a password of fewer than 8 characters
+        #[arg(long)]
+        weak: bool,
         /// A fact about the user, which partitions may use (repeatable)
         #[arg(long = "claim", value_name = "KEY=VALUE", value_parser = parse_claim)]
         claims: Vec<(String, String)>,
@@ -78,6 +81,9 @@ pub(crate) enum UserAction {
         /// Read the password from the first line of this file, which only its owner may read
         #[arg(long, value_name = "F")]
         password_file: Option<PathBuf>,
+        /// Accept a password of fewer than 8 characters
+        #[arg(long)]
+        weak: bool,
     },
     /// Locks a user: revokes all session tokens and refuses the password, until `unlock`
     Lock {

@@ -201,7 +201,7 @@ fn what_was_made_is_told_in_json() {
     assert_eq!(made["tables"], serde_json::json!(["customer", "order"]));
     assert_eq!(made["files"][1], "project/model.toml");
     world.syncline.ok(&["deploy", "--dir", "project"]);
-    world.write_secret("secret", "hunter2\n");
+    world.write_secret("secret", "hunter two\n");
     let add = ["user", "add", "ann", "--password-file", "secret", "--claim", "a=b", "--json"];
     let added = world.syncline.json(&[&add[..], &["--dir", "project"]].concat());
     assert_eq!(added, serde_json::json!({ "user": "ann", "claims": { "a": "b" } }));
@@ -245,7 +245,7 @@ fn a_message_names_the_fault_and_not_its_consequence() {
     let message = |code: &str, arguments: &[&str]| world.syncline.fails(code, arguments);
     let said = message("E5007", &["remote", "pending", "nothing.db"]);
     assert!(said.contains("there is no file `nothing.db`"), "{said}");
-    world.write_secret("secret", "hunter2\n");
+    world.write_secret("secret", "hunter two\n");
     let user = ["--server", "tcp://127.0.0.1:1", "--user", "ann", "--password-file", "secret"];
     let said = message("E5001", &[&["sync", "no/ann.db"], &user[..]].concat());
     assert!(said.contains("the folder of `no/ann.db` does not exist"), "{said}");
@@ -357,7 +357,7 @@ fn a_claim_that_no_model_uses_and_one_that_is_missing_are_warnings() {
         let part = "[table.customer]\npartition = \"name = {u.region}\"";
         fs::write(&path, model.replace("[table.customer]", part)).unwrap();
         world.syncline.ok(&["deploy"]);
-        world.write_secret("secret", "hunter2\n");
+        world.write_secret("secret", "hunter two\n");
         let add = |name: &'static str, claim: &'static str| {
             let add = ["user", "add", name, "--password-file", "secret", "--claim", claim];
             let outcome = world.syncline.run(&add);
@@ -396,7 +396,7 @@ fn a_mistake_in_the_configuration_is_told_with_its_line() {
 fn users_are_added_changed_listed_and_removed() {
     let world = World::new(PROGRAM, SHOP);
     let syncline = &world.syncline;
-    world.write_secret("secret", "hunter2\n");
+    world.write_secret("secret", "hunter two\n");
     let add = ["user", "add", "ann", "--password-file", "secret", "--claim", "region=north"];
     syncline.ok(&add);
     syncline.fails("E6007", &add);
@@ -424,7 +424,7 @@ fn a_password_comes_from_a_file_that_nobody_else_can_read() {
     let world = World::new(PROGRAM, SHOP);
     let add = ["user", "add", "ann", "--password-file", "secret"];
     world.syncline.fails("E2112", &add);
-    world.write_secret("secret", "hunter2");
+    world.write_secret("secret", "hunter two");
     fs::set_permissions(world.path("secret"), fs::Permissions::from_mode(0o640)).unwrap();
     world.syncline.fails("E2111", &add);
     world.syncline.fails("E2112", &["user", "add", "ann"]);
@@ -479,7 +479,7 @@ fn a_locked_user_is_shut_out_until_unlocked() {
         }
         // Neither the token nor the password, nor a new password, opens the door.
         syncline.fails("E2101", &with_token);
-        world.write_secret("ann.password", "another\n");
+        world.write_secret("ann.password", "another one\n");
         syncline.ok(&["user", "password", "ann", "--password-file", "ann.password"]);
         assert_eq!(locked(), true);
         syncline.fails("E2101", &with_token);

@@ -270,7 +270,7 @@ fn a_token_replaces_the_password_until_it_is_revoked() {
     assert_eq!(mode & 0o777, 0o600);
     world.syncline.ok(&with_token);
 
-    world.write_secret("ann.password", "another\n");
+    world.write_secret("ann.password", "another one\n");
     world.syncline.ok(&["user", "password", "ann", "--password-file", "ann.password"]);
     world.syncline.fails("E2102", &with_token);
     world.syncline.ok(&with_both);

@@ -28,6 +28,14 @@ impl Default for Costs {
     }
 }
 
+/// Fewer characters are guessed too soon.
+pub const CHARACTERS_MIN: usize = 8;
+
+/// Whether the password has too few characters.
+pub fn is_short(password: &str) -> bool {
+    password.chars().count() < CHARACTERS_MIN
+}
+
 /// Hashes `password` with Argon2id, into the PHC string form.
 pub fn hash(password: &str, costs: Costs) -> Result<String, Failure> {
     hash_with(password, &mut random::from_system()?, costs)

@@ -235,3 +235,29 @@ fn dates_that_do_not_exist_are_refused() {
     }
     world.syncline.fails("E6008", &["user", "set", "nobody", "--password-expires", "now"]);
 }
+
+/// A password of three letters was taken, which is guessed in no time.
+#[test]
+fn a_short_password_is_refused_unless_the_operator_insists() {
+    let world = world(false);
+    // Seven characters and eight, in nine bytes and ten.
+    world.write_secret("short.password", "größer1\n");
+    world.write_secret("long.password", "größer12\n");
+    let (add, change) = (["user", "add", "ben"], ["user", "password", "ann"]);
+    let with = |command: &[&'static str], more: &[&'static str]| {
+        [command, &["--password-file"], more].concat()
+    };
+    for command in [&add, &change] {
+        let said = world.syncline.fails("E6014", &with(command, &["short.password"]));
+        assert_eq!(said, "the password has fewer than 8 characters");
+    }
+    world.syncline.ok(&with(&add, &["short.password", "--weak"]));
+    world.syncline.ok(&with(&change, &["long.password"]));
+    let server = world.serve();
+    succeeds(&world, &server, "long.password", &[]);
+    let ben = ["sync", "ben.db", "--server", &server.url, "--user", "ben", "--password-file"];
+    world.syncline.ok(&[&ben[..], &["short.password"]].concat());
+    // What a user chooses is no better.
+    fails(&world, &server, "long.password", &["--new-password-file", "short.password"], "E2460");
+    succeeds(&world, &server, "long.password", &CHANGE);
+}
