@@ -218,6 +218,10 @@ pub(crate) struct UndeployOptions {
 
     #[command(flatten)]
     pub(crate) consent: Consent,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Compares model, database and deployment.
@@ -525,13 +529,13 @@ mod tests {
             "syncline model diff --dir d --json",
             "syncline deploy --dir d --dry-run --json",
             "syncline undeploy --dir d",
-            "syncline undeploy --dir d --yes",
+            "syncline undeploy --dir d --yes --json",
             "syncline check --dir d --json",
             "syncline scripts show --dir d",
             "syncline user add ann --dir d --password-file f --claim a=b --claim c=d=e",
             "syncline user set ann --dir d --claim a=",
             "syncline user password ann --password-file f",
-            "syncline user remove ann",
+            "syncline user remove ann --dry-run --json",
             "syncline user lock ann --dir d",
             "syncline user unlock ann",
             "syncline completions bash",
@@ -544,7 +548,7 @@ mod tests {
             "syncline fleet bind i --any --dir d",
             "syncline fleet forget i --json --dry-run",
             "syncline declare-restored --dir d --json --yes",
-            "syncline rotate-keys --dir d --yes",
+            "syncline rotate-keys --dir d --yes --json",
             "syncline cert dev",
             "syncline cert dev --dir d --host a --host 10.0.0.1 --user ann --force",
             "syncline sync r.db --server tls://a:1 --ca-file ca.pem",

@@ -11,7 +11,6 @@ use consolidated::{Administration, RemoteBinding, administer, open_reader};
 use model::{Code, Failure, RemoteId, UserName};
 use owners::{owners, users_json};
 use serde_json::json;
-use terminal::confirm::confirmed;
 use terminal::output::{self, counted};
 
 /// Does what was asked with remotes.
@@ -42,7 +41,7 @@ pub(crate) fn declare_restored(options: &DeclareRestoredOptions) -> Result<(), F
         "declare-restored declares that the consolidated database was restored: {remotes} will \
          download all tables at the next synchronization, and compare them"
     );
-    if !is_wanted(&options.consent, &will, options.json)? {
+    if !options.consent.is_given(&will, options.json)? {
         return Ok(());
     }
     admin.declare_restored()?;
@@ -60,10 +59,13 @@ pub(crate) fn rotate_keys(options: &RotateKeysOptions) -> Result<(), Failure> {
         "rotate-keys makes every session token void: who synchronizes with a token, of {remotes}, \
          needs a password again"
     );
-    if !is_wanted(&options.consent, &will, false)? {
+    if !options.consent.is_given(&will, options.json)? {
         return Ok(());
     }
     admin.rotate_keys()?;
+    if options.json {
+        return output::json(&json!({ "rotated": true }));
+    }
     output::line(
         "every session token is void; send the servers SIGHUP, so that they use the new key",
     )
@@ -71,18 +73,6 @@ pub(crate) fn rotate_keys(options: &RotateKeysOptions) -> Result<(), Failure> {
 
 fn open(dir: &Dir) -> Result<Box<dyn Administration>, Failure> {
     administer(&Config::read(&dir.dir)?.consolidated)
-}
-
-/// Whether to do what `will` says. A dry run only says it.
-fn is_wanted(consent: &Consent, will: &str, json: bool) -> Result<bool, Failure> {
-    if !consent.dry_run {
-        return confirmed(consent.yes, will);
-    }
-    match json {
-        true => output::json(&json!({ "dry_run": will }))?,
-        false => output::line(&output::one_line(will))?,
-    }
-    Ok(false)
 }
 
 fn forget(id: &RemoteId, dir: &Dir, consent: &Consent, json: bool) -> Result<(), Failure> {
@@ -95,7 +85,7 @@ fn forget(id: &RemoteId, dir: &Dir, consent: &Consent, json: bool) -> Result<(),
         or_never(remote.last_download_at.as_deref()),
         counted(remote.owed.unsigned_abs(), "row"),
     );
-    if !is_wanted(consent, &will, json)? {
+    if !consent.is_given(&will, json)? {
         return Ok(());
     }
     admin.forget_remote(id)?;

@@ -3,7 +3,9 @@
 use crate::args::UndeployOptions;
 use crate::config::Config;
 use crate::deploy::print_statements;
+use consolidated::Undeployment;
 use model::Failure;
+use serde_json::{Value, json};
 use terminal::confirm::confirmed;
 use terminal::output::{self, counted};
 
@@ -12,13 +14,17 @@ pub(crate) fn run(options: &UndeployOptions) -> Result<(), Failure> {
     let config = Config::read(&options.dir.dir)?;
     let mut admin = consolidated::administer(&config.consolidated)?;
     let planned = admin.undeploy(true)?.statements;
-    let comment = if options.consent.dry_run { "-- " } else { "" };
+    let (dry_run, json) = (options.consent.dry_run, options.json);
     if planned.is_empty() {
-        return output::line(&format!(
-            "{comment}nothing to do: the database has no object of Syncline"
-        ));
+        let nothing = "nothing to do: the database has no object of Syncline";
+        return match (json, dry_run) {
+            (true, true) => output::json(&json!({ "dry_run": nothing, "statements": planned })),
+            (true, false) => output::json(&json_of(&Undeployment::default())),
+            (false, true) => output::line(&format!("-- {nothing}")),
+            (false, false) => output::line(nothing),
+        };
     }
-    if options.consent.dry_run {
+    if dry_run && !json {
         return print_statements(&planned);
     }
     // Also what somebody has half removed by hand can be removed.
@@ -32,10 +38,16 @@ pub(crate) fn run(options: &UndeployOptions) -> Result<(), Failure> {
         config.consolidated,
         counted(planned.len() as u64, "statement"),
     );
+    if dry_run {
+        return output::json(&json!({ "dry_run": will, "statements": planned }));
+    }
     if !confirmed(options.consent.yes, &will)? {
         return Ok(());
     }
     let undeployment = admin.undeploy(false)?;
+    if json {
+        return output::json(&json_of(&undeployment));
+    }
     output::line(&format!(
         "removed every object of Syncline from {} by {}",
         config.consolidated,
@@ -45,4 +57,9 @@ pub(crate) fn run(options: &UndeployOptions) -> Result<(), Failure> {
         output::line(&format!("notice: {}", output::one_line(left)))?;
     }
     Ok(())
+}
+
+fn json_of(undeployment: &Undeployment) -> Value {
+    let Undeployment { statements, left } = undeployment;
+    json!({ "undeployed": true, "statements": statements, "left": left })
 }

@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use server::password::Costs;
 use std::collections::BTreeMap;
 use std::path::Path;
-use terminal::confirm::confirmed;
 use terminal::{output, secret};
 
 /// Does what was asked with users.
@@ -64,12 +63,12 @@ pub(crate) fn run(options: UserOptions) -> Result<(), Failure> {
             open(&dir.dir)?.set_locked(&name, false)?;
             output::line(&output::one_line(&format!("unlocked user {name}")))
         }
-        UserAction::Remove { name, dir, consent } => remove(&name, &dir.dir, &consent),
+        UserAction::Remove { name, dir, consent, json } => remove(&name, &dir.dir, &consent, json),
         UserAction::List { dir, json } => list(open(&dir.dir)?.as_mut(), json),
     }
 }
 
-fn remove(name: &UserName, dir: &Path, consent: &Consent) -> Result<(), Failure> {
+fn remove(name: &UserName, dir: &Path, consent: &Consent, json: bool) -> Result<(), Failure> {
     let mut admin = open(dir)?;
     let claims = admin.claims(name)?.len() as u64;
     let of_user = |remote: &KnownRemote| match &remote.binding {
@@ -83,13 +82,13 @@ fn remove(name: &UserName, dir: &Path, consent: &Consent) -> Result<(), Failure>
         output::counted(claims, "claim"),
         output::counted(remotes, "remote"),
     );
-    if consent.dry_run {
-        return output::line(&output::one_line(&will));
-    }
-    if !confirmed(consent.yes, &will)? {
+    if !consent.is_given(&will, json)? {
         return Ok(());
     }
     admin.remove_user(name)?;
+    if json {
+        return output::json(&json!({ "removed": name }));
+    }
     output::line(&output::one_line(&format!("removed user {name}")))
 }
 

@@ -139,4 +139,8 @@ pub(crate) struct RotateKeysOptions {
 
     #[command(flatten)]
     pub(crate) consent: Consent,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }

@@ -110,6 +110,9 @@ pub(crate) enum UserAction {
         dir: Dir,
         #[command(flatten)]
         consent: Consent,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Lists all users with their claims
     List {

@@ -2,6 +2,7 @@
 
 use super::{PROGRAM, SHOP};
 use harness::World;
+use serde_json::{Value, json};
 
 /// What the database says of everything that these commands take away.
 fn state(world: &World) -> Vec<Vec<String>> {
@@ -73,11 +74,39 @@ fn with_json_the_refusal_is_json_and_yes_does_it() {
     let before = state(&world);
     let refused = world.syncline.run(&["declare-restored", "--json"]);
     assert_eq!(refused.code, Some(2), "{refused:?}");
-    let told: serde_json::Value = serde_json::from_str(&refused.stdout).unwrap();
+    let told: Value = serde_json::from_str(&refused.stdout).unwrap();
     assert_eq!(told["error"]["code"], "E6013");
     let planned = world.syncline.json(&["declare-restored", "--json", "--dry-run"]);
     assert!(planned["dry_run"].as_str().unwrap().contains("0 remotes"), "{planned}");
     assert_eq!(state(&world), before);
     world.syncline.json(&["declare-restored", "--json", "--yes"]);
     assert_ne!(state(&world), before);
+}
+
+#[test]
+fn what_was_taken_away_is_json_where_that_is_wanted() {
+    let world = World::new(PROGRAM, SHOP);
+    world.add_user("ann");
+    let commands: [(&[&str], &str, Value); 3] = [
+        (&["user", "remove", "ann"], "user remove removes ann", json!({ "removed": "ann" })),
+        (&["rotate-keys"], "rotate-keys makes every", json!({ "rotated": true })),
+        (&["undeploy"], "undeploy removes from", json!({ "undeployed": true, "left": [] })),
+    ];
+    for (command, will, done) in commands {
+        let json = |option| world.syncline.json(&[command, &["--json", option]].concat());
+        let before = state(&world);
+        let planned = json("--dry-run");
+        assert!(planned["dry_run"].as_str().unwrap().starts_with(will), "{planned}");
+        assert_eq!(state(&world), before);
+        let mut told = json("--yes");
+        assert_ne!(state(&world), before);
+        // In the same words both times, and many.
+        let statements = told.as_object_mut().unwrap().remove("statements");
+        assert_eq!(statements.as_ref(), planned.get("statements"));
+        assert_eq!(told, done);
+    }
+    let nothing = world.syncline.json(&["undeploy", "--json", "--yes"]);
+    assert_eq!(nothing, json!({ "undeployed": true, "statements": [], "left": [] }));
+    let nothing = world.syncline.json(&["undeploy", "--json", "--dry-run"]);
+    assert!(nothing["dry_run"].as_str().unwrap().starts_with("nothing to do"), "{nothing}");
 }
