@@ -1,6 +1,6 @@
 //! `syncline user`: the users who may synchronize, with their claims.
 
-use crate::args::{Consent, Expires, UserAction, UserOptions, date};
+use crate::args::{Consent, Expires, UserAction, UserOptions, date, moment};
 use crate::claims;
 use crate::config::Config;
 use consolidated::{Administration, Expiry, KnownRemote, RemoteBinding};
@@ -177,13 +177,15 @@ fn list(admin: &mut dyn Administration, json: bool) -> Result<(), Failure> {
         let users: Vec<Value> = users
             .iter()
             .map(|user| {
-                let mut told = json!({
-                    "name": user.name.as_str(), "claims": user.claims, "locked": user.locked
-                });
-                if user.password_expires != Expiry::ByAge {
-                    told["password_expires"] = Value::from(until(user.password_expires));
-                }
-                told
+                let (expires, expiry) = match user.password_expires {
+                    Expiry::ByAge => (None, "by-age"),
+                    Expiry::At(unix_s) => (Some(moment(unix_s)), "at"),
+                    Expiry::Never => (None, "never"),
+                };
+                json!({
+                    "name": user.name.as_str(), "claims": user.claims, "locked": user.locked,
+                    "password_expires": expires, "password_expiry": expiry,
+                })
             })
             .collect();
         return output::json(&Value::from(users));

@@ -32,6 +32,12 @@ pub(crate) fn date(unix_s: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}")
 }
 
+/// A moment as RFC 3339 has it.
+pub(crate) fn moment(unix_s: i64) -> String {
+    let s = unix_s.rem_euclid(DAY_S);
+    format!("{}T{:02}:{:02}:{:02}Z", date(unix_s), s / 3600, s / 60 % 60, s % 60)
+}
+
 fn day(text: &str) -> Option<i64> {
     let digits = |range: std::ops::Range<usize>| {
         let part = text.get(range).filter(|part| part.bytes().all(|it| it.is_ascii_digit()))?;
@@ -54,6 +60,7 @@ mod tests {
         assert_eq!(parse_expiry("1970-01-02"), Ok(Expires::On(86_400)));
         assert_eq!(parse_expiry("2028-02-29").map(|it| matches!(it, Expires::On(_))), Ok(true));
         assert_eq!(date(1_835_395_200), "2028-02-29");
+        assert_eq!(moment(1_835_395_200 + 3 * 3600 + 62), "2028-02-29T03:01:02Z");
         for text in [
             "",
             "2027-02-29",

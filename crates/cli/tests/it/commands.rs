@@ -403,7 +403,8 @@ fn users_are_added_changed_listed_and_removed() {
     syncline.ok(&["user", "set", "ann", "--claim", "region=south", "--claim", "team=a=b"]);
     let list = syncline.json(&["user", "list", "--json"]);
     let claims = serde_json::json!({ "region": "south", "team": "a=b" });
-    let ann = serde_json::json!({ "name": "ann", "claims": claims, "locked": false });
+    let ann = serde_json::json!({ "name": "ann", "claims": claims, "locked": false,
+        "password_expires": null, "password_expiry": "by-age" });
     assert_eq!(list, serde_json::json!([ann]));
     syncline.ok(&["user", "password", "ann", "--password-file", "secret"]);
     syncline.ok(&["user", "remove", "ann", "--yes"]);
