@@ -4,7 +4,7 @@
 //! token and password, `sync/trust.rs` says whom to believe, `sync/watch.rs` repeats,
 //! `sync/interruption.rs` ends at Ctrl-C, and `sync/report.rs` prints the result.
 
-mod interruption;
+pub(crate) mod interruption;
 pub(crate) mod progress;
 mod report;
 mod secrets;
@@ -24,7 +24,7 @@ use terminal::output;
 /// Synchronizes once, or keeps on.
 pub(crate) fn run(options: &SyncOptions) -> Result<(), Failure> {
     if !options.watch {
-        interruption::tell()?;
+        interruption::tell("nothing is lost; the next `syncline sync` continues")?;
     }
     let mut summary = Summary::of(options);
     // A link that leads nowhere is there too.

@@ -1,7 +1,7 @@
 //! `syncline remote verify`: is the file whole, and has it the rows that it should have?
 
 use crate::args::{SyncOptions, VerifyOptions};
-use crate::sync::{Summary, Synchronizer};
+use crate::sync::{Summary, Synchronizer, interruption};
 use client::{Components, FileCheck, Remote, Verification, VerifiedTable};
 use model::{Code, Failure};
 use serde_json::{Value, json};
@@ -24,6 +24,7 @@ const SYNCHRONIZE_FIRST: [Code; 2] = [Code::SynchronizeFirst, Code::TriggersMiss
 
 /// Checks the file, and compares and repairs it where that is wanted.
 pub(super) fn run(options: &VerifyOptions) -> Result<(), Failure> {
+    interruption::tell("nothing is lost; the next `syncline remote verify` begins anew")?;
     let components = Components::system(&std::env::temp_dir())?;
     let file = Remote::open(&options.file, components)?.check()?;
     let mut findings =

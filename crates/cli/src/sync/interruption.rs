@@ -1,4 +1,4 @@
-//! Ctrl-C while one synchronization runs.
+//! Ctrl-C while one synchronization or comparison runs.
 
 use super::progress;
 use model::{Code, Failure};
@@ -11,16 +11,16 @@ use terminal::output;
 /// What a shell says of a program that SIGINT has ended.
 const INTERRUPTED: i32 = 130;
 
-/// From now on SIGINT ends the program at once, as ever, and says what becomes of the rows. The
+/// From now on SIGINT ends the program at once, as ever, and says `what` becomes of the rows. The
 /// remote and the server are prepared for an end at any moment.
-pub(super) fn tell() -> Result<(), Failure> {
+pub(crate) fn tell(what: &'static str) -> Result<(), Failure> {
     let failed =
         |error| Failure::new(Code::Bug, "cannot receive signals of the system").source(error);
     let mut signals = Signals::new([SIGINT]).map_err(failed)?;
     let waiting = move || {
         if signals.forever().next().is_some() {
             let _line = progress::stopped();
-            output::notice("interrupted: nothing is lost; the next `syncline sync` continues");
+            output::notice(&format!("interrupted: {what}"));
             low_level::exit(INTERRUPTED);
         }
     };

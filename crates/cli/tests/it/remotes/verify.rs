@@ -436,3 +436,22 @@ fn a_first_fill_that_is_under_way_is_told() {
         server.stop();
     }
 }
+
+/// It ended without a word, and with the progress line half drawn where it repaired.
+#[test]
+fn an_interrupted_comparison_says_that_nothing_is_lost() {
+    let world = World::new(PROGRAM, ON_SQLITE);
+    world.add_user("ann");
+    let server = world.serve();
+    world.sync("ann", &server);
+    // It takes connections and never answers.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("tcp://{}", silent.local_addr().unwrap());
+    let line = arguments(&url, &[]);
+    let line = &line[..line.len() - 1];
+    let interrupted = world.syncline.on_terminal(line, "ann.db is whole", "\x03");
+    assert_eq!(interrupted.code, Some(130), "{interrupted:?}");
+    let told = "interrupted: nothing is lost; the next `syncline remote verify` begins anew\r\n";
+    assert!(interrupted.stdout.ends_with(told), "{interrupted:?}");
+    world.syncline.ok(&arguments(&server.url, &[]));
+}
