@@ -124,3 +124,71 @@ fn filling(with_time_left: bool) -> ProgressStyle {
     };
     ProgressStyle::with_template(template).unwrap_or(ProgressStyle::default_bar())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use indicatif::TermLike;
+    use std::sync::Arc;
+
+    /// A terminal on which everything that is written stays.
+    #[derive(Debug, Clone, Default)]
+    struct Terminal(Arc<Mutex<String>>);
+
+    impl TermLike for Terminal {
+        fn width(&self) -> u16 {
+            80
+        }
+        fn move_cursor_up(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_down(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_right(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_left(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn write_line(&self, text: &str) -> io::Result<()> {
+            self.write_str(text)
+        }
+        fn write_str(&self, text: &str) -> io::Result<()> {
+            self.0.lock().unwrap().push_str(text);
+            Ok(())
+        }
+        fn clear_line(&self) -> io::Result<()> {
+            Ok(())
+        }
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn counts_have_separators_and_the_time_left_comes_after_two_seconds() {
+        let terminal = Terminal::default();
+        let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()));
+        let bar = ProgressBar::with_draw_target(None, target).with_elapsed(TIME_LEFT_AFTER);
+        let mut progress = Progress { bar: Some(bar), filling: None };
+        let shown = |progress: &mut Progress, step: Step| {
+            terminal.0.lock().unwrap().clear();
+            progress.show(&step);
+            terminal.0.lock().unwrap().clone()
+        };
+        let uploading = || Step::Uploading { rows_done: 1000, rows_total: 2_500_000 };
+        let early = shown(&mut progress, uploading());
+        assert!(early.contains("1,000/2,500,000 rows") && !early.contains("left"), "{early}");
+        // As if it had begun with the bar, two seconds ago.
+        progress.filling = Some(("uploading", Duration::ZERO));
+        let late = shown(&mut progress, uploading());
+        assert!(late.contains("1,000/2,500,000 rows, ") && late.contains(" left"), "{late}");
+        let applying = Step::Applying { rows_done: 1000, rows_total: 2_500_000 };
+        let next = shown(&mut progress, applying);
+        assert!(next.contains("applying") && !next.ends_with(" left"), "{next}");
+        let unknown = Step::Downloading { rows: 1_234_567, rows_total: None };
+        let unknown = shown(&mut progress, unknown);
+        assert!(unknown.contains("downloading, 1,234,567 rows"), "{unknown}");
+    }
+}
