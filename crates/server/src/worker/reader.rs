@@ -322,17 +322,11 @@ pub(super) fn fetch_download(
     let compression = fetch.compression.filter(|_| compressor.frames() > compressed_before);
     rejects.send(&mut frames)?;
     fail_point!("server-download-fetched");
-    let (counter, acknowledge) = (fetch.counter, fetch.acknowledge);
-    let session = fetched.session(&fetch.session);
-    let receipt = fetch.receipt.clone();
-    let watermarks = fetched.watermarks;
-    let end = DownloadEnd { rows, watermarks: watermarks.clone(), counter, receipt, acknowledge };
-    frames.append(Message::DownloadEnd(end).to_frame()?)?;
+    let (session, watermarks) = (fetched.session(&fetch.session), fetched.watermarks);
+    frames.append(Message::DownloadEnd(ended(fetch, rows, &watermarks)).to_frame()?)?;
     let begin = Message::DownloadBegin(begin).to_frame()?;
     let (filtered, withheld) = (fetched.filtered, oversize.into_news());
-    if let (Some(counted), Some((withheld, _))) = (&session.counted, &withheld) {
-        counted.withheld(withheld.iter().map(|row| row.table));
-    }
+    count_withheld(&session, withheld.as_ref());
     Ok(FetchedDownload {
         begin,
         frames,
@@ -344,6 +338,13 @@ pub(super) fn fetch_download(
         withheld,
         watermarks,
     })
+}
+
+/// Tells the scripts at the end how many rows are withheld.
+fn count_withheld(session: &Session, news: Option<&News>) {
+    if let (Some(counted), Some((withheld, _))) = (&session.counted, news) {
+        counted.withheld(withheld.iter().map(|row| row.table));
+    }
 }
 
 /// What is asked of the database.
@@ -385,6 +386,13 @@ fn begun(
         waiting_tables: waiting.iter().filter(|_| more).map(waiting_table).collect(),
         receipt: fetch.receipt.clone().filter(|_| can_resume),
     }
+}
+
+/// How it ends.
+fn ended(fetch: &Fetch, rows: u64, watermarks: &[Option<Watermark>]) -> DownloadEnd {
+    let (counter, acknowledge) = (fetch.counter, fetch.acknowledge);
+    let (watermarks, receipt) = (watermarks.to_vec(), fetch.receipt.clone());
+    DownloadEnd { rows, watermarks, counter, receipt, acknowledge }
 }
 
 /// Counts the rows of a message among those that follow.
