@@ -46,7 +46,7 @@ mod lost_inserts;
 pub(crate) mod orphans;
 mod own_values;
 pub(crate) mod readable;
-mod refresh;
+pub(crate) mod refresh;
 pub(crate) mod rejects;
 pub(crate) mod rows;
 mod stale;
@@ -68,6 +68,7 @@ use first_fill::FirstFill;
 use model::{Code, Failure};
 use own_values::OwnValues;
 use protocol::{DownloadEnd, DownloadMode};
+use refresh::SentAgain;
 use rows::Writer;
 use rusqlite::{Connection, ErrorCode};
 use std::collections::BTreeSet;
@@ -84,6 +85,8 @@ pub(crate) struct Applied {
     pub(crate) conflicts_lost: u64,
     /// Some tables have to be received as a whole (`apply/followed.rs`).
     pub(crate) receives_anew: bool,
+    /// What the tables lost and got that came again.
+    pub(crate) sent_again: SentAgain,
     /// Triggers that could not fire (`apply/fired/silent.rs`).
     pub(crate) silent: Vec<SilentTrigger>,
 }
@@ -163,11 +166,12 @@ fn apply_once(
     let may_hide = orphans::count(connection).map_err(explain)? > 0 || learned.rejects > 0;
     let unchecked = arrivals::any_unchecked(connection)?;
     let may_return = orphans::may_return(connection, circumstances.tables)?;
-    let mut followed = BTreeSet::new();
+    let (mut followed, mut sent_again) = (BTreeSet::new(), SentAgain::default());
     let kept = kept_back::any(connection, circumstances.tables)?;
     let broken = broken::is_noted(connection).map_err(explain)?;
     if !download.is_empty() || may_return || unchecked || kept || broken {
-        followed = write(connection, download, circumstances, &learned.withheld, (fill, progress))?;
+        (followed, sent_again) =
+            write(connection, download, circumstances, &learned.withheld, (fill, progress))?;
         let anew = may_hide || unchecked || kept || broken;
         if anew || uncounted::any(connection, download, circumstances)? {
             orphans::set_aside(connection, circumstances)?;
@@ -196,6 +200,7 @@ fn apply_once(
         rejects: learned.rejects,
         conflicts_lost: learned.conflicts.len() as u64,
         receives_anew: !followed.is_empty(),
+        sent_again,
         silent: fired.map_or(Ok(Vec::new()), |fired| fired.end(connection))?,
     })
 }
@@ -223,14 +228,15 @@ fn fire(
     }
 }
 
-/// Writes and deletes the rows. Yields the tables that have to be received as a whole.
+/// Writes and deletes the rows. Yields the tables that have to be received as a whole, and what
+/// was received so now.
 fn write(
     connection: &Connection,
     download: &Download,
     circumstances: &Circumstances<'_>,
     withheld: &[rejects::Withheld],
     (fill, progress): (&FirstFill, &mut dyn FnMut(u64)),
-) -> Result<BTreeSet<usize>, Failure> {
+) -> Result<(BTreeSet<usize>, SentAgain), Failure> {
     triggers_off(connection)?;
     let tables = circumstances.tables;
     // Not without need: the pragma makes SQLite prepare every statement again.
@@ -270,7 +276,7 @@ fn write(
         true => followed::tables(connection, download, tables)?,
         false => BTreeSet::new(),
     };
-    writer.finish()?;
+    let sent_again = writer.finish()?;
     if circumstances.guards {
         guarded::tell(connection, circumstances)?;
     }
@@ -289,7 +295,7 @@ fn write(
         stale::take_back(connection, table, circumstances)?;
     }
     own_values.tell()?;
-    Ok(followed)
+    Ok((followed, sent_again))
 }
 
 /// Per table with local changes: how many rows exist that had one before. A download must remove

@@ -34,6 +34,7 @@ mod upload;
 mod verify;
 
 pub use apply::fired::silent::SilentTrigger;
+pub use apply::refresh::SentAgain;
 pub use apply::rejects::StoredReject;
 pub use apply::rejects::lost_conflicts::StoredConflict;
 pub use claim::Claim;

@@ -18,6 +18,7 @@ mod inbox;
 mod side;
 
 use crate::apply::fired::silent::SilentTrigger;
+use crate::apply::refresh::SentAgain;
 use crate::progress::partial::Kept;
 use crate::upload::left_behind::LeftBehind;
 pub use conversation::Conversation;
@@ -80,6 +81,8 @@ pub struct Report {
     pub left_behind: LeftBehind,
     /// What did not have to be downloaded again of a download that was cut before.
     pub resumed: Kept,
+    /// Rows of tables that were sent again as a whole, which the downloaded ones include.
+    pub sent_again: SentAgain,
     /// Triggers of the application that do not fire for the downloaded rows; told once.
     pub silent_triggers: Vec<SilentTrigger>,
     /// Tables of the file that are no longer published: what is written into them is not uploaded;
@@ -187,6 +190,7 @@ struct Total {
     left_behind: LeftBehind,
     /// What was kept and is not downloaded again.
     resumed: Kept,
+    sent_again: SentAgain,
     /// Triggers that could not fire for the downloaded rows.
     unfit_triggers: Vec<SilentTrigger>,
     /// The server did not read compressed rows after all.

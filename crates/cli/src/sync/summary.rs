@@ -45,6 +45,9 @@ pub(crate) struct Summary {
     /// What was not downloaded again of a download that was cut; absent where there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     resumed: Option<Resumed>,
+    /// Rows of tables that came again as a whole; absent where there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sent_again: Option<SentAgain>,
     /// Triggers that do not fire for downloaded rows; absent where nothing is to be told.
     #[serde(skip_serializing_if = "Option::is_none")]
     silent_triggers: Option<Value>,
@@ -72,6 +75,12 @@ struct WaitingSummary {
 struct Resumed {
     rows: u64,
     bytes: u64,
+}
+
+#[derive(Debug, Clone, Copy, Serialize)]
+struct SentAgain {
+    left: u64,
+    came: u64,
 }
 
 #[derive(Debug, Clone, Default, Serialize)]
@@ -171,6 +180,8 @@ impl Summary {
         self.too_large = left_behind::json(&report.left_behind);
         let Kept { rows, bytes } = report.resumed;
         self.resumed = (rows > 0).then_some(Resumed { rows, bytes });
+        let client::SentAgain { left, came } = report.sent_again;
+        self.sent_again = (left + came > 0).then_some(SentAgain { left, came });
         self.silent_triggers = silent_triggers::json(&report.silent_triggers);
         self.no_longer_published.clone_from(&report.no_longer_published);
         self.error = None;
@@ -193,7 +204,8 @@ impl Summary {
     pub(super) fn is_quiet(&self) -> bool {
         let Uploaded { inserts, updates, deletes } = self.uploaded;
         let rows = inserts + updates + deletes + self.downloaded.upserts + self.downloaded.deletes;
-        rows + self.conflicts + self.rejected + self.ignored == 0
+        let left = self.sent_again.map_or(0, |again| again.left);
+        rows + left + self.conflicts + self.rejected + self.ignored == 0
     }
 
     /// The result for programs.
@@ -213,6 +225,10 @@ impl Summary {
             counted(self.downloaded.upserts, "row"),
             counted(self.downloaded.deletes, "delete"),
         );
+        if let Some(SentAgain { left: left @ 1.., came }) = self.sent_again {
+            let left = counted(left, "row");
+            text.push_str(&format!("; in tables sent again as a whole {left} left, {came} came"));
+        }
         if self.conflicts > 0 {
             text.push_str(&format!("; {}", counted(self.conflicts, "conflict")));
             text.push_str(&by_table(&self.conflicts_by_table));

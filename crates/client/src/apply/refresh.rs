@@ -8,6 +8,16 @@ use crate::sql::{ident, parameters};
 use model::{Failure, write_value};
 use rusqlite::Connection;
 
+/// The rows of tables that the remote had and that were sent again as a whole: after changed
+/// claims, another partition, or a restore. The server does not say which.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SentAgain {
+    /// Rows that were here and did not come again.
+    pub left: u64,
+    /// All rows that came, also those that were here.
+    pub came: u64,
+}
+
 fn received_sql(table: &RemoteTable) -> String {
     ident(&format!("syncline_received_{}", table.position))
 }
@@ -26,9 +36,7 @@ pub(super) enum Known {
 impl Known {
     /// Whether the table was received before, with a watermark that may be void now.
     pub(super) fn of(connection: &Connection, table: &RemoteTable) -> Result<Known, Failure> {
-        let sql = "SELECT 1 FROM syncline_table WHERE position = ?1 AND watermark IS NOT NULL";
-        let mut statement = connection.prepare_cached(sql).map_err(explain)?;
-        if statement.exists([table.position]).map_err(explain)? {
+        if was_received(connection, table)? {
             return Ok(Known::FormerRows);
         }
         let history = History::read(connection)?;
@@ -39,6 +47,13 @@ impl Known {
             Some(_) => Known::FormerRows,
         })
     }
+}
+
+/// Whether the table has a watermark, so that a refresh sends it again.
+pub(super) fn was_received(connection: &Connection, table: &RemoteTable) -> Result<bool, Failure> {
+    let sql = "SELECT 1 FROM syncline_table WHERE position = ?1 AND watermark IS NOT NULL";
+    let mut statement = connection.prepare_cached(sql).map_err(explain)?;
+    statement.exists([table.position]).map_err(explain)
 }
 
 /// Prepares to note the keys that come. False if nothing is known of the table, so that no row can

@@ -4,7 +4,7 @@ use super::circumstances::{Circumstances, Uploads};
 use super::constraint::is_refusal;
 use super::download::Download;
 use super::frame::{count_rows, expect_end};
-use super::refresh::Known;
+use super::refresh::{Known, SentAgain};
 use super::values::{exists, found, run};
 use super::{circumstances, fired, guarded, kept_back, orphans, refresh, rejects};
 use crate::apply::rejects::Withheld;
@@ -41,6 +41,7 @@ pub(super) struct Writer<'a> {
     /// Foreign keys have changed rows beyond those that were written or deleted.
     actions: Actions<'a>,
     rows_done: u64,
+    sent_again: SentAgain,
 }
 
 /// What lies in the tables before the [`Writer`] writes.
@@ -71,6 +72,7 @@ impl<'a> Writer<'a> {
                 tells: Cell::new(Tells::of(&download.begin)),
             },
             rows_done: filled.rows,
+            sent_again: SentAgain::default(),
         };
         for table in circumstances.tables {
             if writer.mode(table) == DownloadMode::Refresh {
@@ -224,8 +226,13 @@ impl<'a> Writer<'a> {
                 rejects::record_lost_rows(self.connection, table, chunk, self.circumstances.at)
             })?;
         }
+        let again = refresh::was_received(self.connection, table)?;
+        if again {
+            self.sent_again.came += self.download.came[position].count;
+        }
         keys.for_each_chunk(&mut |chunk| {
             let count = count_rows(chunk, table.key.len())?;
+            self.sent_again.left += if again { count } else { 0 };
             self.delete_keys_alone(position, chunk, count)
         })
     }
@@ -351,13 +358,13 @@ impl<'a> Writer<'a> {
         self.actions.seen.get()
     }
 
-    /// Removes what was needed only here.
-    pub(super) fn finish(self) -> Result<(), Failure> {
+    /// Removes what was needed only here. Yields what a refresh took and brought.
+    pub(super) fn finish(self) -> Result<SentAgain, Failure> {
         let notes = |target: &&Target<'_>| target.notes_keys || target.notes_spellings;
         for target in self.targets.iter().flatten().filter(notes) {
             refresh::clean_up(self.connection, target.table).map_err(explain)?;
         }
-        Ok(())
+        Ok(self.sent_again)
     }
 
     fn prepare(&self, sql: &str) -> Result<CachedStatement<'a>, Failure> {

@@ -297,6 +297,7 @@ impl Conversation {
             waiting: total.waiting,
             left_behind: total.left_behind,
             resumed: total.resumed,
+            sent_again: total.sent_again,
             silent_triggers,
             no_longer_published,
         })

@@ -330,6 +330,8 @@ impl Side {
             applied.or_else(|failure| self.reject_postponed(&*scene.remote, failure, &at))?;
         scene.total.learned += applied.rejects;
         scene.total.conflicts_lost += applied.conflicts_lost;
+        scene.total.sent_again.left += applied.sent_again.left;
+        scene.total.sent_again.came += applied.sent_again.came;
         // Every attempt that writes rows says the same.
         if !applied.silent.is_empty() {
             scene.total.unfit_triggers = applied.silent;

@@ -1,6 +1,7 @@
 //! Partitions through the real program: no remote ever has a row of another's partition.
 
 use harness::{Chance, ForeignTool, Network, Server, Share, World, count, finish, full, until};
+use serde_json::json;
 use std::fs;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_syncline");
@@ -186,8 +187,15 @@ fn another_claim_brings_other_rows() {
     let world = world();
     let server = world.serve();
     synchronize(&world, &server, "ann", 1);
+    assert_eq!(synchronize(&world, &server, "ann", 1)["sent_again"], json!(null));
     world.syncline.ok(&["user", "set", "ann", "--claim", "rep=2"]);
-    synchronize(&world, &server, "ann", 2);
+    let changed = synchronize(&world, &server, "ann", 2);
+    // Two customers, each with an invoice and a line.
+    assert_eq!(changed["sent_again"], json!({ "left": 6, "came": 6 }), "{changed}");
     world.syncline.ok(&["user", "set", "ann", "--claim", "rep="]);
+    let text = world.syncline.ok(&world.sync_arguments("ann", &server));
+    let told =
+        "downloaded 0 rows, 0 deletes; in tables sent again as a whole 6 rows left, 0 came (";
+    assert!(text.contains(told), "{text}");
     synchronize(&world, &server, "ann", 99);
 }
