@@ -1,6 +1,6 @@
 //! Compares the claims of users with those that deployed scripts use.
 
-use consolidated::StoredScript;
+use consolidated::{MisfitClaim, StoredScript};
 use model::UserName;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,6 +30,20 @@ pub(crate) fn missing<'u>(
     claims: &BTreeMap<String, String>,
 ) -> impl Iterator<Item = &'u String> {
     used.iter().filter(|claim| !claims.contains_key(*claim))
+}
+
+/// A sentence about a claim that is no value of the column with which it is compared.
+pub(crate) fn misfit(
+    name: &UserName,
+    misfit: &MisfitClaim,
+    claims: &BTreeMap<String, String>,
+) -> String {
+    let MisfitClaim { claim, table, column, column_type } = misfit;
+    let value = claims.get(claim).map_or("", String::as_str);
+    format!(
+        "user {name} has the claim {claim}={value}, which is no value of {table}.{column} of type \
+         {column_type} in its partition"
+    )
 }
 
 /// A sentence about the users who do not have a claim that scripts use.

@@ -23,7 +23,7 @@ pub(crate) fn run(options: UserOptions) -> Result<(), Failure> {
             let hash = password_hash(&name, password_file.as_deref(), weak)?;
             let claims = changed(BTreeMap::new(), claims);
             admin.add_user(&name, &hash, &claims)?;
-            warn_of_claims(admin.as_mut(), &name, &claims)?;
+            warn_of_claims(admin.as_mut(), &dir.dir, &name, &claims)?;
             if json {
                 return output::json(&json!({ "user": name.as_str(), "claims": claims }));
             }
@@ -42,7 +42,7 @@ pub(crate) fn run(options: UserOptions) -> Result<(), Failure> {
             }
             let claims = changed(admin.claims(&name)?, claims);
             admin.set_claims(&name, &claims)?;
-            warn_of_claims(admin.as_mut(), &name, &claims)?;
+            warn_of_claims(admin.as_mut(), &dir.dir, &name, &claims)?;
             output::line(&output::one_line(&format!(
                 "user {name} has {}",
                 output::counted(claims.len() as u64, "claim")
@@ -109,6 +109,7 @@ fn changed(
 
 fn warn_of_claims(
     admin: &mut dyn Administration,
+    dir: &Path,
     name: &UserName,
     claims: &BTreeMap<String, String>,
 ) -> Result<(), Failure> {
@@ -119,6 +120,11 @@ fn warn_of_claims(
             "user {name} has no claim {claim}: tables whose partition uses it send this user no \
              rows"
         ));
+    }
+    // A model that cannot be read is told by the commands that need it.
+    let models = Config::read(dir)?.read_models().unwrap_or_default();
+    for misfit in admin.misfit_claims(&models, claims)? {
+        output::warning(&output::one_line(&claims::misfit(name, &misfit, claims)));
     }
     Ok(())
 }

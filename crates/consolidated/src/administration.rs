@@ -4,6 +4,7 @@ mod deployed;
 pub(crate) mod drift;
 pub(crate) mod fleet;
 pub(crate) mod history;
+pub(crate) mod misfit;
 pub(crate) mod notes;
 pub(crate) mod orphans;
 mod planned;

@@ -7,6 +7,7 @@ pub(crate) mod backend;
 
 use crate::administration::fleet::KnownRemote;
 use crate::administration::history::{EndedSynchronization, PastSynchronization};
+use crate::administration::misfit::MisfitClaim;
 use crate::administration::notes::{ConflictNote, Notes, RejectNote};
 use crate::administration::resolution::Resolution;
 use crate::administration::{
@@ -83,6 +84,14 @@ pub trait Administration: Debug {
         name: &UserName,
         claims: &BTreeMap<String, String>,
     ) -> Result<(), Failure>;
+
+    /// Those of these claims that a condition of the models compares with a column whose type they
+    /// are no value of.
+    fn misfit_claims(
+        &mut self,
+        models: &[SyncModel],
+        claims: &BTreeMap<String, String>,
+    ) -> Result<Vec<MisfitClaim>, Failure>;
 
     /// Changes the password, which revokes every session token of the user.
     fn set_password(&mut self, name: &UserName, password_hash: &str) -> Result<(), Failure>;

@@ -35,6 +35,7 @@ pub use crate::administration::fleet::KnownRemote;
 pub use crate::administration::history::{
     EndedSynchronization, LastDownload, PastSynchronization, SettledReject,
 };
+pub use crate::administration::misfit::MisfitClaim;
 pub use crate::administration::notes::{ConflictNote, Notes, RejectNote};
 pub use crate::administration::resolution::Resolution;
 pub use crate::administration::waiting::rows_waiting;

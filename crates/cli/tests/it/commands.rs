@@ -378,6 +378,29 @@ fn a_claim_that_no_model_uses_and_one_that_is_missing_are_warnings() {
     }
 }
 
+/// Nothing said that a claim fits no row, or that PostgreSQL would refuse its user (E2114).
+#[test]
+fn a_claim_that_is_no_value_of_its_column_is_a_warning() {
+    for world in both() {
+        let path = world.path("model.toml");
+        let model = fs::read_to_string(&path).unwrap();
+        let part = "[table.customer]\npartition = \"id IN {u.numbers}\"";
+        fs::write(&path, model.replace("[table.customer]", part)).unwrap();
+        world.syncline.ok(&["deploy"]);
+        world.write_secret("secret", "correct horse\n");
+        let claim = "numbers=7,abc";
+        let add = ["user", "add", "ann", "--password-file", "secret", "--claim", claim];
+        let outcome = world.syncline.run(&add);
+        assert_eq!(outcome.code, Some(0), "{outcome:?}");
+        let warned = outcome.stderr.to_lowercase();
+        let told = "warning: user ann has the claim numbers=7,abc, which is no value of \
+                    customer.id of type integer in its partition";
+        assert!(warned.contains(told), "{warned}");
+        let set = world.syncline.run(&["user", "set", "ann", "--claim", "numbers=7,8"]);
+        assert_eq!((set.code, set.stderr.as_str()), (Some(0), ""));
+    }
+}
+
 #[test]
 fn a_mistake_in_the_configuration_is_told_with_its_line() {
     let world = shop();

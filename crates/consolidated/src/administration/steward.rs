@@ -2,6 +2,7 @@
 
 use super::fleet::KnownRemote;
 use super::history::PastSynchronization;
+use super::misfit::MisfitClaim;
 use super::notes::{ConflictNote, Notes, RejectNote};
 use super::resolution::{self, Resolution};
 use super::{
@@ -16,7 +17,7 @@ use crate::deploy::{self, ForeignKey, Intent, Plan, Schema, TableFacts, format, 
 use crate::identity::Binding;
 use crate::shape::Past;
 use crate::sql::{self, Sql};
-use crate::sync_model::SyncModel;
+use crate::sync_model::{Claim, ClaimTest, CoveredRows, Partition, SyncModel};
 use crate::synchronization::expiry::Expiry;
 use model::{Code, Failure, PublicationName, RemoteId, ScriptVersion, UserName};
 use std::collections::{BTreeMap, BTreeSet};
@@ -66,6 +67,14 @@ pub(crate) trait Steward: Sql + Debug + Sized {
     fn faults(&mut self) -> Result<Vec<Finding>, Failure> {
         Ok(Vec::new())
     }
+
+    /// The type of a column that this claim is no value of; none where it is one.
+    fn misfit(
+        &mut self,
+        column: &<<Self::Schema as Schema>::Table as TableFacts>::Column,
+        test: &ClaimTest,
+        value: &str,
+    ) -> Result<Option<String>, Failure>;
 
     /// What is good to know of a published table.
     fn remark(&self, _: &Tables<Self::Schema>, _: &str) -> Option<Finding> {
@@ -198,6 +207,14 @@ impl<T: Steward> Administration for T {
         users::set_claims(self.deployed()?, name, claims)
     }
 
+    fn misfit_claims(
+        &mut self,
+        models: &[SyncModel],
+        claims: &BTreeMap<String, String>,
+    ) -> Result<Vec<MisfitClaim>, Failure> {
+        misfits(self, models, claims)
+    }
+
     fn set_password(&mut self, name: &UserName, password_hash: &str) -> Result<(), Failure> {
         users::set_password(self.deployed()?, name, password_hash)
     }
@@ -270,6 +287,36 @@ impl<T: Steward> Administration for T {
     fn purge_conflicts(&mut self, seconds: i64) -> Result<u64, Failure> {
         notes::purge_conflicts(self.deployed()?, seconds)
     }
+}
+
+/// Those of these claims that the conditions of the models compare with a column of another type.
+fn misfits<T: Steward>(
+    steward: &mut T,
+    models: &[SyncModel],
+    claims: &BTreeMap<String, String>,
+) -> Result<Vec<MisfitClaim>, Failure> {
+    let tables = steward.user_tables()?;
+    let mut misfits = Vec::new();
+    for (name, model) in models.iter().flat_map(|model| &model.tables) {
+        let (table, column, test) = match &model.rows {
+            CoveredRows::Partition(Partition::Column { column, test }) => (name, column, test),
+            CoveredRows::Partition(Partition::Mapping { table, matched, test, .. }) => {
+                (table, matched, test)
+            }
+            _ => continue,
+        };
+        let Claim::User(claim) = test.claim() else { continue };
+        let found = T::Schema::find(&tables, table).and_then(|(_, table)| table.column(column));
+        let (Some(value), Some(compared)) = (claims.get(claim), found) else { continue };
+        if let Some(column_type) = steward.misfit(compared, test, value)? {
+            let (claim, table, column) = (claim.clone(), table.clone(), column.clone());
+            let misfit = MisfitClaim { claim, table, column, column_type };
+            if !misfits.contains(&misfit) {
+                misfits.push(misfit);
+            }
+        }
+    }
+    Ok(misfits)
 }
 
 /// Tells once of tables that are numbered: with the deployment that publishes them first.

@@ -7,14 +7,17 @@ use crate::deploy::{ForeignKey, Intent, format};
 use crate::postgres::connect::{NO_SEARCH_PATH, Role};
 use crate::postgres::deploy::installed::text;
 use crate::postgres::deploy::plan::{Plan, PostgresSchema};
-use crate::postgres::deploy::tables::{self, UserTable};
+use crate::postgres::deploy::tables::{self, UserColumn, UserTable};
 use crate::postgres::deploy::{self, check};
+use crate::postgres::download::claims;
 use crate::postgres::download::guard::Guard;
+use crate::postgres::download::typed_claim::TypedClaim;
 use crate::postgres::errors::failed;
 use crate::postgres::incarnation;
 use crate::postgres::link::Link;
 use crate::postgres::words::PostgresWords;
 use crate::sql::{Bound, Sql, TextRow};
+use crate::sync_model::ClaimTest;
 use crate::url::PostgresUrl;
 use model::Failure;
 use std::collections::BTreeMap;
@@ -105,6 +108,18 @@ impl Steward for Admin {
 
     fn faults(&mut self) -> Result<Vec<Finding>, Failure> {
         check::set_back(&mut self.link)
+    }
+
+    fn misfit(
+        &mut self,
+        column: &UserColumn,
+        test: &ClaimTest,
+        value: &str,
+    ) -> Result<Option<String>, Failure> {
+        let (claim, cast) = (test.claim().clone(), column.cast.clone());
+        let typed = TypedClaim { claim, cast, list: matches!(test, ClaimTest::IsIn(_)) };
+        let fits = claims::is_value(&mut self.link, &typed, value)?;
+        Ok((!fits).then_some(typed.cast))
     }
 
     fn remark(&self, user_tables: &BTreeMap<String, UserTable>, name: &str) -> Option<Finding> {

@@ -11,9 +11,11 @@ use crate::deploy::{ForeignKey, Intent};
 use crate::disk::Location;
 use crate::sql::{Bound, Sql, TextRow};
 use crate::sqlite::deploy::plan::{Plan, SqliteSchema};
-use crate::sqlite::deploy::tables::{self, UserTable};
+use crate::sqlite::deploy::tables::{self, UserColumn, UserTable};
 use crate::sqlite::deploy::{check, installed};
+use crate::sqlite::upload::affinity::Affinity;
 use crate::sqlite::upload::orphans;
+use crate::sync_model::ClaimTest;
 use model::Failure;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use std::collections::BTreeMap;
@@ -87,6 +89,21 @@ impl Steward for Admin {
         key: &ForeignKey,
     ) -> Result<i64, Failure> {
         orphans::count(&self.connection, child, key)
+    }
+
+    fn misfit(
+        &mut self,
+        column: &UserColumn,
+        test: &ClaimTest,
+        value: &str,
+    ) -> Result<Option<String>, Failure> {
+        let number = matches!(Affinity::of(column), Affinity::Integer | Affinity::Real);
+        let mut values = match test {
+            ClaimTest::Is(_) => vec![value],
+            ClaimTest::IsIn(_) => value.split(',').collect(),
+        };
+        values.retain(|value| number && value.trim().parse::<f64>().is_err());
+        Ok((!values.is_empty()).then(|| column.declared_type.clone()))
     }
 
     fn new_generation(&mut self) -> Result<(), Failure> {

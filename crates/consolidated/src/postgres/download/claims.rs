@@ -51,7 +51,12 @@ impl Claims {
     }
 }
 
-fn is_value(link: &mut Link, typed: &TypedClaim, value: &str) -> Result<bool, Failure> {
+/// Whether PostgreSQL reads the claim as its type.
+pub(in crate::postgres) fn is_value(
+    link: &mut Link,
+    typed: &TypedClaim,
+    value: &str,
+) -> Result<bool, Failure> {
     let cast = &typed.cast;
     let sql = match typed.list {
         false => format!("SELECT $1::text::{cast} IS NULL"),
