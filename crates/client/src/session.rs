@@ -223,10 +223,18 @@ impl Session {
     /// What it means that the peer has closed the connection.
     pub(crate) fn closed(&self) -> Failure {
         let expected = self.state.expected();
-        Failure::new(
+        let lost = Failure::new(
             Code::ConnectionLost,
             format!("the server closed the connection where {expected} was expected"),
-        )
+        );
+        match self.state {
+            // A port of HTTPS answers nothing to clear text.
+            State::ExpectWelcome => lost.hint(
+                "synchronize again; if it happens again, write the URL as the server prints it, \
+                 with the same scheme",
+            ),
+            _ => lost,
+        }
     }
 }
 

@@ -90,8 +90,10 @@ impl ServerUrl {
     pub fn parse(text: &str) -> Result<ServerUrl, Failure> {
         let shown = without_user(text);
         let bad = |why: &str| {
-            Failure::new(Code::BadUrl, format!("`{shown}` is no server URL: {why}"))
-                .hint("write tls://HOST:PORT, or tcp://HOST:PORT without encryption")
+            Failure::new(Code::BadUrl, format!("`{shown}` is no server URL: {why}")).hint(
+                "write tls://HOST:PORT, https://HOST:PORT/PREFIX or wss://HOST:PORT/PREFIX; \
+                     without encryption tcp://, http:// or ws://",
+            )
         };
         if shown != text {
             return Err(bad("it must not contain a user or a password")
@@ -220,6 +222,17 @@ mod tests {
         check("https://[::1]:8080/", "https://[::1]:8080", true);
         check("ws://sync.example.com/a", "ws://sync.example.com:80/a", false);
         check("wss://localhost", "wss://localhost:443", true);
+    }
+
+    #[test]
+    fn a_url_without_a_known_scheme_is_told_all_schemes() {
+        for text in ["sync.example.com:2439", "wt://sync.example.com"] {
+            let failure = ServerUrl::parse(text).unwrap_err();
+            for scheme in Scheme::ALL {
+                let scheme = format!("{}://", scheme.name());
+                assert!(failure.hint_text().contains(&scheme), "{}", failure.hint_text());
+            }
+        }
     }
 
     /// It was printed, and so went into logs.

@@ -15,5 +15,6 @@ mod patience;
 mod ping;
 mod proxies;
 mod python_client;
+mod schemes;
 mod tls_sessions;
 mod version;

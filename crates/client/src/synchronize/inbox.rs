@@ -12,15 +12,19 @@ pub(crate) struct Inbox {
     readable: Capabilities,
     /// The peer has shown that it is a server of Syncline.
     understood: bool,
+    /// It began as a server of HTTP does.
+    http: bool,
 }
 
 impl Inbox {
     pub(crate) fn new(readable: Capabilities) -> Inbox {
         let decoder = FrameDecoder::new(FRAME_BYTES_MAX);
-        Inbox { decoder, decompressor: Decompressor::default(), readable, understood: false }
+        let decompressor = Decompressor::default();
+        Inbox { decoder, decompressor, readable, understood: false, http: false }
     }
 
     pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.http |= !self.understood && self.is_empty() && bytes.starts_with(b"HTTP/");
         self.decoder.push(bytes);
     }
 
@@ -29,8 +33,15 @@ impl Inbox {
         let message = self.decode();
         match message {
             Err(failure) if !self.understood => {
-                let message = "the program that answers is not a Syncline server";
-                return Err(Failure::new(Code::NotSyncline, message).source(failure));
+                let stranger = |message| Failure::new(Code::NotSyncline, message).source(failure);
+                return Err(match self.http {
+                    true => stranger("the server there speaks HTTP, which the URL does not say")
+                        .hint(
+                            "write http:// or ws:// in place of tcp://, https:// or wss:// in \
+                             place of tls://",
+                        ),
+                    false => stranger("the program that answers is not a Syncline server"),
+                });
             }
             Ok(None) => {}
             _ => self.understood = true,

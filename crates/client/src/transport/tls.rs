@@ -3,7 +3,7 @@
 use super::Transport;
 use super::meter::Socket;
 use super::tcp::Tcp;
-use model::{Code, Failure, ServerUrl};
+use model::{Code, Failure, Scheme, ServerUrl};
 use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, CertificateError, ClientConfig, ClientConnection, Stream};
 use std::io::{self, ErrorKind, Read, Write};
@@ -47,12 +47,33 @@ fn handshake_fault(error: io::Error, url: &ServerUrl, tcp: &Tcp) -> Failure {
     let failure = match fault {
         rustls::Error::InvalidCertificate(fault) => certificate_fault(fault, url),
         rustls::Error::InvalidMessage(_) => {
-            Failure::new(Code::EncryptionMismatch, format!("{} does not speak TLS", url.address()))
+            let message = format!("{} does not speak TLS", url.address());
+            let fits = in_place(url, false, url.scheme().is_http());
+            Failure::new(Code::EncryptionMismatch, message)
+                .hint(format!("{fits}, or the port of the server that is encrypted"))
+        }
+        // Each port offers one, by which it tells HTTP from our own protocol.
+        rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol) => {
+            let speaks = if url.scheme().is_http() { "Syncline without HTTP" } else { "HTTP" };
+            let message = format!("{} speaks {speaks}", url.address());
+            Failure::new(Code::HandshakeFailed, message).hint(in_place(
+                url,
+                true,
+                !url.scheme().is_http(),
+            ))
         }
         rustls::Error::AlertReceived(alert) => refused(*alert),
         _ => Failure::new(Code::HandshakeFailed, "the TLS handshake with the server failed"),
     };
     failure.source(error)
+}
+
+/// Which scheme probably fits the port.
+fn in_place(url: &ServerUrl, encrypted: bool, http: bool) -> String {
+    let fits = |it: &&Scheme| it.is_encrypted() == encrypted && it.is_http() == http;
+    let fitting = Scheme::ALL.iter().filter(fits).map(|it| format!("{}://", it.name()));
+    let fitting: Vec<String> = fitting.collect();
+    format!("write {} in place of {}://", fitting.join(" or "), url.scheme().name())
 }
 
 fn certificate_fault(fault: &CertificateError, url: &ServerUrl) -> Failure {

@@ -1,6 +1,7 @@
 //! The head of a response.
 
 use model::{Code, Failure};
+use protocol::{FrameDecoder, Message};
 use std::io::{self, Read};
 
 /// The type of both bodies.
@@ -80,9 +81,7 @@ impl HeadReader {
 fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, Failure> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut response = httparse::Response::new(&mut headers);
-    let parsed = response
-        .parse(bytes)
-        .map_err(|error| malformed("its head cannot be read").source(error))?;
+    let parsed = response.parse(bytes).map_err(|error| no_head(bytes).source(error))?;
     let httparse::Status::Complete(len) = parsed else { return Ok(None) };
     let status = response.code.unwrap_or(0);
     let mut head = Head {
@@ -122,6 +121,24 @@ fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, Failure> {
         head.length = Length::Bytes(length);
     }
     Ok(Some((head, len)))
+}
+
+/// The failure of a head that cannot be read. A server of Syncline that expects no HTTP answers
+/// with a frame that says so.
+fn no_head(bytes: &[u8]) -> Failure {
+    let mut decoder = FrameDecoder::new(HEAD_BYTES_MAX);
+    decoder.push(bytes);
+    let frame = decoder.next_frame().ok().flatten();
+    match frame.map(Message::decode) {
+        Some(Ok(Some(Message::Failed(failed)))) if failed.code == Code::NotSyncline.number() => {
+            let message = "the server there speaks Syncline without HTTP";
+            Failure::new(Code::HttpMalformed, message).hint(
+                "write tcp:// in place of http:// or ws://, tls:// in place of https:// or wss://",
+            )
+        }
+        Some(Ok(Some(Message::Failed(failed)))) => failed.into(),
+        _ => malformed("its head cannot be read"),
+    }
 }
 
 /// The failure of a peer that does not speak HTTP.

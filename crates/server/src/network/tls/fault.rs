@@ -7,7 +7,9 @@ use std::io;
 pub(super) fn clear_text() -> io::Error {
     let message = "clear text arrived at a port that speaks TLS";
     let failure = Failure::new(Code::EncryptionMismatch, message);
-    io::Error::other(failure.hint("write the URL with tls://, as the server prints it"))
+    io::Error::other(
+        failure.hint("write the URL as the server prints it, with tls://, https:// or wss://"),
+    )
 }
 
 /// The session cannot go on.
