@@ -131,22 +131,32 @@ fn syntax_mistake(error: &toml::de::Error) -> Mistake {
 
 /// Mistakes that serde misses or explains badly: unknown keys and numbers out of bounds.
 fn mistakes(file: &DeTable<'_>) -> Vec<Mistake> {
-    let mut mistakes = unknown_keys(file, &["consolidated", "models", "server"], "");
+    let (top, keys) = (["consolidated", "models"], ServerOptions::keys().collect::<Vec<&str>>());
+    let mut known = top.to_vec();
+    known.push("server");
+    let mut mistakes = unknown_keys(file, &known, "", (&keys, "below [server]"));
     if let Some(server) = file.get("server").and_then(|server| server.get_ref().as_table()) {
-        let keys: Vec<&str> = ServerOptions::keys().collect();
-        mistakes.extend(unknown_keys(server, &keys, " of [server]"));
+        let of_top = (&top[..], "to the top of the file, before [server]");
+        mistakes.extend(unknown_keys(server, &keys, " of [server]", of_top));
         mistakes.extend(numbers_out_of_bounds(server));
         mistakes.extend(protocol_of_nobody(server));
     }
     mistakes
 }
 
-fn unknown_keys(table: &DeTable<'_>, known: &[&str], place: &str) -> Vec<Mistake> {
+/// The keys that are not `known`. Those of another part are told where they belong.
+fn unknown_keys(
+    table: &DeTable<'_>,
+    known: &[&str],
+    place: &str,
+    (elsewhere, belong): (&[&str], &str),
+) -> Vec<Mistake> {
     let unknown = table.iter().filter(|(key, _)| !known.contains(&key.get_ref().as_ref()));
     unknown
         .map(|(key, _)| {
             let name = key.get_ref().as_ref();
             let what = match suggestion::nearest(name, known.iter().copied()) {
+                _ if elsewhere.contains(&name) => format!("`{name}` belongs {belong}"),
                 Some(meant) => format!("unknown key `{name}`{place}, did you mean `{meant}`?"),
                 None => format!("unknown key `{name}`{place}"),
             };
@@ -254,6 +264,11 @@ mod tests {
             check("consolidated = \"sqlite:a\"\ncolor = 1\nmodel = []\n"),
             "syncline.toml:2: unknown key `color`; \
              syncline.toml:3: unknown key `model`, did you mean `models`?"
+        );
+        assert_eq!(
+            check("listen = []\nconsolidated = \"sqlite:a\"\n[server]\nmodels = []\n"),
+            "syncline.toml:1: `listen` belongs below [server]; \
+             syncline.toml:4: `models` belongs to the top of the file, before [server]"
         );
     }
 

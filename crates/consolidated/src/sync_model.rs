@@ -258,7 +258,8 @@ impl SyncModel {
             |message: String| Failure::new(Code::ConfigInvalid, format!("{file_name}: {message}"));
         let file: ModelFile = toml::from_str(text).map_err(|error| {
             let line = error.span().map_or(1, |span| line_of(text, &span));
-            invalid(format!("line {line}: {}", error.message().replace('\n', " ")))
+            let message = error.message().replace('\n', " ");
+            invalid(format!("line {line}: {}", misplaced(&message).unwrap_or(message)))
         })?;
         let mut tables = BTreeMap::new();
         for (name, table) in file.table {
@@ -297,6 +298,27 @@ impl SyncModel {
             misplaced_scripts: Vec::new(),
         })
     }
+}
+
+/// The keys of a model that belong to no section.
+const TOP_KEYS: [&str; 8] = [
+    "script_version",
+    "acknowledge",
+    "dropped_tables",
+    "unpublished",
+    "scripts",
+    "on_error",
+    "session",
+    "time_zone",
+];
+
+/// What to say of a key that stands below a section and is none of it. A key belongs to the section
+/// before it, which is easily overlooked.
+fn misplaced(message: &str) -> Option<String> {
+    let (key, _) = message.strip_prefix("unknown field `")?.split_once('`')?;
+    TOP_KEYS.contains(&key).then(|| {
+        format!("`{key}` belongs to the top of the file, before the first section in brackets")
+    })
 }
 
 /// The line that something begins in.
@@ -485,6 +507,14 @@ mod tests {
             (
                 "script_version = \"v1\"\n[table.a]\nmay_leave = true\n",
                 "line 3: table a: may_leave needs a partition or parent",
+            ),
+            (
+                "script_version = \"v1\"\n[table.a]\n\ndropped_tables = [\"b\"]\n",
+                "line 4: `dropped_tables` belongs to the top of the file, before the first section",
+            ),
+            (
+                "[publication.all]\nscript_version = \"v1\"\n[table.a]\n",
+                "line 2: `script_version` belongs to the top of the file",
             ),
             ("script_version = \"v1\"\n[table]\n", "no table"),
             ("[table.a]\n", "missing field `script_version`"),
