@@ -103,14 +103,15 @@ impl Failure {
     }
 
     /// The message followed by those of its causes, for people: each is cut where it is long,
-    /// because databases quote whole values in theirs.
+    /// because databases quote whole values in theirs. SQLite's words for the number of an error
+    /// say what the error above them has said.
     pub fn full_message(&self) -> String {
         let mut text = cut(&self.0.message, TEXT_BYTES_MAX).into_owned();
         let mut source = Error::source(self);
         while let Some(cause) = source {
             let cause_text = cause.to_string();
             let cause_text = cut(&cause_text, MESSAGE_BYTES_MAX);
-            if !text.contains(cause_text.as_ref()) {
+            if !text.contains(cause_text.as_ref()) && !is_number_of_sqlite(&cause_text) {
                 text.push_str(": ");
                 text.push_str(&cause_text);
             }
@@ -155,6 +156,11 @@ impl Failure {
     }
 }
 
+/// Whether this is what SQLite says of a number alone: `Error code 5: The database file is locked`.
+fn is_number_of_sqlite(text: &str) -> bool {
+    text.starts_with("Error code ")
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.message)
@@ -164,5 +170,22 @@ impl fmt::Display for Failure {
 impl Error for Failure {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.0.source.as_deref().map(|source| source as &(dyn Error + 'static))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It ended with "database is locked: Error code 5: The database file is locked".
+    #[test]
+    fn a_failure_says_each_fact_once() {
+        let number = Failure::new(Code::Bug, "Error code 5: The database file is locked");
+        let cause = Failure::new(Code::Bug, "database is locked").source(number);
+        let failure = Failure::new(Code::RemoteBusy, "another program writes").source(cause);
+        assert_eq!(failure.full_message(), "another program writes: database is locked");
+        let again = Failure::new(Code::RemoteBusy, "the disk is full")
+            .source(Failure::new(Code::Bug, "disk").source(Failure::new(Code::Bug, "no room")));
+        assert_eq!(again.full_message(), "the disk is full: no room");
     }
 }
