@@ -263,7 +263,9 @@ codes! {
     /// The server is stopping.
     4002 ServerStopping Nobody true "wait, then synchronize again";
     /// Rows that do not fit in memory could not be stored on disk.
-    4003 SpillFailed Operator true "free space in the temporary folder, or raise `spill_bytes_max`";
+    4003 SpillFailed Operator true
+        "free space in the temporary folder of this machine; at a server `spill_dir` names it, and \
+         `spill_bytes_max` says how much of it is used";
     /// The upload has more bytes than `upload_bytes_max`.
     4004 UploadTooLarge Operator false "raise `upload_bytes_max`";
     /// The server cannot listen on this address.

@@ -41,7 +41,11 @@ impl From<&Failure> for Failed {
         Failed {
             code: failure.code().number(),
             message: short(&failure.full_message()),
-            hint: Some(short(failure.hint_text())),
+            hint: Some(short(match failure.code() {
+                // What helps is at the server, which the user of a remote does not have.
+                Code::SpillFailed => "synchronize again later; it is the server that lacks room",
+                _ => failure.hint_text(),
+            })),
             retry_after_s: failure.retry_after(),
             table: failure.table_name().map(short),
             key: failure.row_key().map(short),

@@ -209,7 +209,8 @@ fn a_full_spill_refuses_and_leaves_nothing_half_done() {
     world.sync("ben", &server);
     add(&world.remote("ann"), 1, 6000);
     for _ in 0..2 {
-        world.sync_fails("ann", &server, "E4003");
+        let error = world.sync_fails("ann", &server, "E4003");
+        assert_eq!(error["hint"], "synchronize again later; it is the server that lacks room");
         assert_eq!(items(&world.consolidated()), 0);
     }
     // What the refused one took is given back: others have nearly all of it.
