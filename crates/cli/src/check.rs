@@ -33,7 +33,7 @@ fn find(options: &CheckOptions) -> Result<Vec<Finding>, Failure> {
     let models = files::models(&config)?;
     let mut admin = consolidated::administer(&config.consolidated)?;
     let mut findings = admin.check(&models)?;
-    findings.extend(claim_findings(admin.as_mut())?);
+    findings.extend(claim_findings(admin.as_mut(), &config)?);
     findings.extend(certificate_finding(&config, &options.dir.dir)?);
     Ok(findings)
 }
@@ -56,9 +56,16 @@ fn report(findings: &[Finding], options: &CheckOptions) -> Result<(), Failure> {
     }
 }
 
-/// Claims that no model uses, and users without a claim that a model uses.
-fn claim_findings(admin: &mut dyn Administration) -> Result<Vec<Finding>, Failure> {
+/// Claims that no model uses, of users or of JWTs, and users without a claim that a model uses.
+fn claim_findings(
+    admin: &mut dyn Administration,
+    config: &Config,
+) -> Result<Vec<Finding>, Failure> {
     let (used, users) = (claims::used(&admin.scripts()?), admin.users()?);
+    let of_jwts = config.server.meaning().jwt.claims.into_iter();
+    let of_jwts = of_jwts.filter(|claim| !used.contains(claim));
+    let of_jwts = of_jwts
+        .map(|claim| format!("jwt_claims names the claim {claim}, which no deployed model uses"));
     let unused = users.iter().flat_map(|user| claims::unused(&used, &user.name, &user.claims));
     let missing = used.iter().filter_map(|claim| {
         let without = users.iter().filter(|user| !user.claims.contains_key(claim));
@@ -66,7 +73,7 @@ fn claim_findings(admin: &mut dyn Administration) -> Result<Vec<Finding>, Failur
         (!names.is_empty()).then(|| claims::missing_at(claim, &names))
     });
     let notice = |message| Finding { severity: Severity::Notice, table: None, message };
-    Ok(unused.chain(missing).map(notice).collect())
+    Ok(unused.chain(of_jwts).chain(missing).map(notice).collect())
 }
 
 /// A certificate that cannot be used, or ends soon.

@@ -401,6 +401,16 @@ fn a_claim_that_is_no_value_of_its_column_is_a_warning() {
     }
 }
 
+/// The provider may send it for ever, and no row is selected by it.
+#[test]
+fn a_claim_of_jwts_that_no_model_uses_is_a_notice() {
+    let world = World::new(PROGRAM, SHOP);
+    world.configure("jwt_claims = [\"team\"]");
+    let checked = world.syncline.ok(&["check"]);
+    let told = "notice: jwt_claims names the claim team, which no deployed model uses";
+    assert!(checked.contains(told), "{checked}");
+}
+
 #[test]
 fn a_mistake_in_the_configuration_is_told_with_its_line() {
     let world = shop();

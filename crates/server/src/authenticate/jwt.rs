@@ -16,7 +16,7 @@ use jsonwebtoken::{Header, Validation};
 use key_source::KeySource;
 use keys::Keys;
 use model::{Clock, Failure, UserName};
-use refused::refused;
+use refused::{of_its_claims, refused};
 use serde_json::{Map, Value};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -78,12 +78,13 @@ impl Jwts {
         self.check_time(&claims)?;
         match claims.get(&self.options.user_claim).and_then(Value::as_str) {
             Some(name) if name == user.as_str() => {
-                Granted::read(&claims, &self.options.claims).map_err(|why| refused(&why))
+                Granted::read(&claims, &self.options.claims).map_err(|why| of_its_claims(&why))
             }
             Some(_) => Err(refused("belongs to another user")),
             None => {
                 let claim = &self.options.user_claim;
-                Err(refused(&format!("has no claim {claim} with the name of the user")))
+                let why = format!("has no claim {claim} with the name of the user as text");
+                Err(of_its_claims(&why))
             }
         }
     }
@@ -130,25 +131,34 @@ impl Jwts {
         (validation.validate_exp, validation.validate_nbf) = (false, false);
         let data = jsonwebtoken::decode::<Map<String, Value>>(token, &key.key, &validation);
         data.map(|data| data.claims).map_err(|error| {
-            refused(match error.kind() {
-                ErrorKind::InvalidSignature => "has a wrong signature",
-                ErrorKind::InvalidIssuer => "is of another issuer",
-                ErrorKind::InvalidAudience => "is for another audience",
-                ErrorKind::MissingRequiredClaim(_) => "needs the claims exp, iss and aud",
-                _ => "cannot be read",
-            })
+            let JwtOptions { issuer, audience, .. } = &self.options;
+            match error.kind() {
+                ErrorKind::InvalidSignature => refused("has a wrong signature"),
+                ErrorKind::InvalidIssuer => of_its_claims(&format!(
+                    "is of another issuer: its claim iss is not the text {issuer}"
+                )),
+                ErrorKind::InvalidAudience => of_its_claims(&format!(
+                    "is for another audience: its claim aud does not contain the text {audience}"
+                )),
+                ErrorKind::MissingRequiredClaim(claim) => of_its_claims(&format!(
+                    "has no claim {claim}, or of another type; exp is a time in seconds, iss and \
+                     aud are texts"
+                )),
+                _ => refused("cannot be read"),
+            }
         })
     }
 
     fn check_time(&self, claims: &Map<String, Value>) -> Result<(), Failure> {
         let now_s = self.clock.unix_ms() as f64 / 1000.0;
         let expires = claims.get("exp").and_then(Value::as_f64);
-        let expires = expires.ok_or_else(|| refused("has no time in its claim exp"))?;
+        let expires =
+            expires.ok_or_else(|| of_its_claims("has no time in seconds in its claim exp"))?;
         if now_s >= expires + LEEWAY_S {
             return Err(refused("has expired"));
         }
         match claims.get("nbf").map(Value::as_f64) {
-            Some(None) => Err(refused("has no time in its claim nbf")),
+            Some(None) => Err(of_its_claims("has no time in seconds in its claim nbf")),
             Some(Some(begins)) if now_s < begins - LEEWAY_S => Err(refused("is not valid yet")),
             _ => Ok(()),
         }

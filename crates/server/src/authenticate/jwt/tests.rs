@@ -237,7 +237,11 @@ fn time_issuer_audience_and_user_must_fit() {
     for missing in ["iss", "aud", "exp", "sub"] {
         let mut claims = claims();
         claims.as_object_mut().unwrap().remove(missing);
-        refusal(&server, &login.jwt(&json!({"alg": "ES256", "kid": "e"}), &claims));
+        let without = login.jwt(&json!({"alg": "ES256", "kid": "e"}), &claims);
+        let failure = verify(&server, &without).unwrap_err();
+        let named = format!("has no claim {missing}");
+        assert!(failure.message().contains(&named), "{}", failure.message());
+        assert!(failure.hint_text().contains("jwt_claims"), "{}", failure.hint_text());
     }
     login.clock.0.store(1_059_999, Ordering::Relaxed);
     verify(&server, RSA_JWT).unwrap();
@@ -260,7 +264,8 @@ fn only_configured_claims_count_and_no_entry_of_a_list_is_two() {
     let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
     assert_eq!(granted.over(stored()), expected, "what the provider does not say is no claim");
     for odd in [json!(["a,b"]), json!([" a"]), json!([""]), json!([["a"]]), json!({"a": 1})] {
-        refusal(&server, &login.with(&json!({"regions": odd})));
+        let message = refusal(&server, &login.with(&json!({"regions": odd})));
+        assert!(message.contains("claim regions that is"), "{message}");
     }
 }
 
