@@ -21,7 +21,7 @@ mod user;
 pub(crate) use cert::{CertAction, CertOptions, TrustOptions};
 pub(crate) use consent::Consent;
 pub(crate) use credential::CredentialOptions;
-pub(crate) use dir::{Dir, given_dir, with_dir};
+pub(crate) use dir::{Dir, given_dir, quoted, with_dir};
 pub(crate) use expiry::{Expires, date, moment};
 pub(crate) use fleet::{
     DeclareRestoredOptions, FleetAction, FleetOptions, ListRemotes, RotateKeysOptions,

@@ -1,6 +1,6 @@
 //! `syncline deploy`: puts system tables, tracking and scripts into the consolidated database.
 
-use crate::args::DeployOptions;
+use crate::args::{DeployOptions, with_dir};
 use crate::config::Config;
 use crate::scripts::files;
 use model::Failure;
@@ -37,15 +37,11 @@ pub(crate) fn run(options: &DeployOptions) -> Result<(), Failure> {
     match deployment.statements.len() as u64 {
         0 => output::line("nothing to do: the database matches the models"),
         count => {
-            let folder = match options.dir.dir.as_os_str() == "." {
-                true => String::new(),
-                false => format!(" --dir {}", options.dir.dir.display()),
-            };
-            let next = match admin.users()?.is_empty() {
-                true => {
-                    format!("; next: `syncline user add NAME{folder}`, `syncline serve{folder}`")
-                }
-                false => String::new(),
+            let next = "; next: `syncline user add NAME`, `syncline serve`";
+            let next = match (admin.users()?.is_empty(), &options.dir.dir) {
+                (true, dir) if dir.as_os_str() == "." => next.to_owned(),
+                (true, dir) => with_dir(next, dir),
+                (false, _) => String::new(),
             };
             let statements = output::counted(count, "statement");
             output::line(&format!("deployed to {} by {statements}{next}", config.consolidated))

@@ -1,6 +1,6 @@
 //! `syncline init`: writes `syncline.toml` and `model.toml` for a consolidated database.
 
-use crate::args::InitOptions;
+use crate::args::{InitOptions, quoted};
 use crate::config::{self, FILE_NAME, MODEL_FILE_NAME};
 use consolidated::{PASSWORD_FILE_NAME, Url};
 use model::{Code, Failure};
@@ -71,7 +71,7 @@ pub(crate) fn run(options: &InitOptions) -> Result<(), Failure> {
         "{} published; next: look at {}, then `syncline deploy --dir {}`",
         output::counted(model.tables.len() as u64, "table"),
         files[1].0.display(),
-        dir.display()
+        quoted(&dir.display().to_string())
     ))
 }
 

@@ -202,9 +202,9 @@ fn warn_of_readable_database(consolidated: &Url) {
     if let Url::Sqlite(path) = consolidated
         && std::fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o004 != 0)
     {
-        let path = path.display();
+        let file = crate::args::quoted(&path.display().to_string());
         tracing::warn!(
-            "every user of this machine may read {path} and the keys in it: chmod o-rwx"
+            "every user of this machine may read the database and its keys: chmod o-rwx {file}"
         );
     }
 }

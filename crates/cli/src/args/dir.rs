@@ -50,7 +50,7 @@ pub(crate) fn with_dir(hint: &str, dir: &Path) -> String {
 }
 
 /// As a shell takes it for one word.
-fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     let is_plain = |letter: char| letter.is_alphanumeric() || "/._-+@:,=".contains(letter);
     match word.chars().all(is_plain) {
         true => word.to_owned(),

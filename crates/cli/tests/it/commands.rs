@@ -411,6 +411,25 @@ fn a_claim_of_jwts_that_no_model_uses_is_a_notice() {
     assert!(checked.contains(told), "{checked}");
 }
 
+/// What was printed did not work as it was: the folder became two words, and `chmod` named no file.
+#[test]
+fn commands_that_are_told_work_as_they_are() {
+    let world = shop();
+    let told = world.syncline.ok(&["init", "my shop", "--consolidated", "sqlite:consolidated.db"]);
+    assert!(told.contains("then `syncline deploy --dir 'my shop'`"), "{told}");
+    let told = world.syncline.ok(&["deploy", "--dir", "my shop"]);
+    let next = "next: `syncline user add NAME --dir 'my shop'`, `syncline serve --dir 'my shop'`";
+    assert!(told.contains(next), "{told}");
+
+    let world = World::new(PROGRAM, SHOP);
+    let file = world.path("consolidated.db");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    let log = world.serve().log();
+    let (_, named) = log.split_once("chmod o-rwx ").expect("a warning");
+    let named = named.lines().next().unwrap();
+    assert!(named.ends_with("consolidated.db"), "{log}");
+}
+
 #[test]
 fn a_mistake_in_the_configuration_is_told_with_its_line() {
     let world = shop();
