@@ -4,7 +4,7 @@ use crate::args::CheckOptions;
 use crate::claims;
 use crate::config::Config;
 use crate::scripts::files;
-use consolidated::{Administration, Finding, Severity};
+use consolidated::{Administration, Difference, Disagreement, Finding, Severity};
 use model::{Code, Failure};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -12,47 +12,74 @@ use terminal::output;
 
 /// Prints what was found; fails if any of it is an error.
 pub(crate) fn run(options: &CheckOptions) -> Result<(), Failure> {
-    let findings = match find(options) {
-        Err(failure) if options.json => {
-            let finding = Finding {
-                severity: Severity::Error,
-                table: failure.table_name().map(str::to_owned),
-                message: format!("{}; {}", failure.full_message(), failure.hint_text()),
-            };
-            let (found, error) = (vec![to_json(&finding)], output::failure_json(&failure));
-            output::json(&json!({ "errors": 1, "findings": found, "error": error }))?;
-            return Err(failure);
-        }
-        found => found?,
-    };
-    report(&findings, options)
+    let mut findings = Vec::new();
+    let failed = find(options, &mut findings).err();
+    report(&findings, failed, options)
 }
 
-fn find(options: &CheckOptions) -> Result<Vec<Finding>, Failure> {
+/// Adds what it finds. What fails on the way does not keep the rest from being found, as far as
+/// that needs nothing of it.
+fn find(options: &CheckOptions, findings: &mut Vec<Finding>) -> Result<(), Failure> {
     let config = Config::read(&options.dir.dir)?;
+    findings.extend(certificate_finding(&config, &options.dir.dir)?);
     let models = files::models(&config)?;
     let mut admin = consolidated::administer(&config.consolidated)?;
-    let mut findings = admin.check(&models)?;
+    match admin.check(&models) {
+        Ok(found) => findings.extend(found),
+        Err(failure) => {
+            // Without a deployment nothing differs from it.
+            let differences = admin.differences(&models).unwrap_or_default();
+            let told = |table: &str| {
+                let mut all = std::iter::once(&failure).chain(failure.others());
+                all.any(|it| it.table_name() == Some(table))
+            };
+            let untold = differences.iter().filter(|it| it.column.is_some() || !told(&it.table));
+            findings.extend(untold.map(differing));
+            return Err(failure);
+        }
+    }
     findings.extend(claim_findings(admin.as_mut(), &config)?);
-    findings.extend(certificate_finding(&config, &options.dir.dir)?);
-    Ok(findings)
+    Ok(())
 }
 
-fn report(findings: &[Finding], options: &CheckOptions) -> Result<(), Failure> {
-    let errors = findings.iter().filter(|one| one.severity == Severity::Error).count() as u64;
+/// A difference that keeps the models from being planned, or may do so.
+fn differing(difference: &Difference) -> Finding {
+    let severity = match difference.what {
+        Disagreement::NotPublished => Severity::Notice,
+        _ => Severity::Error,
+    };
+    Finding { severity, table: None, message: difference.to_string() }
+}
+
+fn report(
+    findings: &[Finding],
+    failed: Option<Failure>,
+    options: &CheckOptions,
+) -> Result<(), Failure> {
+    let is_error = |one: &&Finding| one.severity == Severity::Error;
+    let errors = findings.iter().filter(is_error).count() as u64;
     if options.json {
-        let found: Vec<Value> = findings.iter().map(to_json).collect();
-        output::json(&json!({ "errors": errors, "findings": found }))?;
+        let of_failure = failed.as_ref().map(Finding::of).unwrap_or_default();
+        let errors = errors + of_failure.len() as u64;
+        let found: Vec<Value> = of_failure.iter().chain(findings).map(to_json).collect();
+        let mut told = json!({ "errors": errors, "findings": found });
+        if let Some(failure) = &failed {
+            told["error"] = output::failure_json(failure);
+        }
+        output::json(&told)?;
     } else {
         for finding in findings {
             output::line(&output::one_line(&to_text(finding)))?;
         }
     }
-    match errors {
-        0 if options.json => Ok(()),
-        0 => output::line("model, database and deployment agree"),
-        _ => Err(Failure::new(Code::Drift, format!("{} found", output::counted(errors, "error")))
-            .hint("correct them, then run `syncline deploy`")),
+    match (failed, errors) {
+        (Some(failure), _) => Err(failure),
+        (None, 0) if options.json => Ok(()),
+        (None, 0) => output::line("model, database and deployment agree"),
+        (None, _) => {
+            Err(Failure::new(Code::Drift, format!("{} found", output::counted(errors, "error")))
+                .hint("correct them, then run `syncline deploy`"))
+        }
     }
 }
 

@@ -32,6 +32,7 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use model::{Code, Failure};
 use serde_json::json;
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 use terminal::output;
 
@@ -50,9 +51,10 @@ fn main() -> ExitCode {
     match log::start(&arguments).and_then(|()| run(arguments.command)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            let dir = given_dir(&typed);
-            let hint = dir.map(|dir| with_dir(failure.hint_text(), dir));
-            let failure = if let Some(hint) = hint { failure.hint(hint) } else { failure };
+            let failure = match given_dir(&typed) {
+                Some(dir) => hinted(failure, dir),
+                None => failure,
+            };
             if json && !output::has_printed_json() {
                 // The failure itself matters more than that it could not be printed twice.
                 let _ = output::json(&json!({ "error": output::failure_json(&failure) }));
@@ -65,6 +67,13 @@ fn main() -> ExitCode {
             }
         }
     }
+}
+
+/// The failure and those beside it, with the folder in the commands of their hints.
+fn hinted(mut failure: Failure, dir: &Path) -> Failure {
+    let others = failure.take_others().into_iter().map(|other| hinted(other, dir)).collect();
+    let hint = with_dir(failure.hint_text(), dir);
+    failure.hint(hint).beside(others)
 }
 
 /// `remote rejects FILE retry` means `remote rejects retry FILE`, and so for conflicts: both orders

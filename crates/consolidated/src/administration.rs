@@ -62,21 +62,14 @@ pub enum Severity {
     Notice,
 }
 
-/// How many statements a deployment would run. If it would refuse an undeclared change, this is a
-/// finding, and the search continues.
+/// How many statements a deployment would run. If it would refuse undeclared changes, these are
+/// findings, and the search continues.
 pub(crate) fn pending(
     deployed: Result<Vec<String>, Failure>,
-) -> Result<(usize, Option<Finding>), Failure> {
+) -> Result<(usize, Vec<Finding>), Failure> {
     match deployed {
-        Ok(statements) => Ok((statements.len(), None)),
-        Err(failure) if failure.code() == Code::UndeclaredChange => {
-            let finding = Finding {
-                severity: Severity::Error,
-                table: failure.table_name().map(str::to_owned),
-                message: format!("{}; {}", failure.message(), failure.hint_text()),
-            };
-            Ok((0, Some(finding)))
-        }
+        Ok(statements) => Ok((statements.len(), Vec::new())),
+        Err(failure) if failure.code() == Code::UndeclaredChange => Ok((0, Finding::of(&failure))),
         Err(failure) => Err(failure),
     }
 }
@@ -90,6 +83,18 @@ pub struct Finding {
     pub table: Option<String>,
     /// One line.
     pub message: String,
+}
+
+impl Finding {
+    /// A failure and those beside it, as errors.
+    pub fn of(failure: &Failure) -> Vec<Finding> {
+        let of_one = |failure: &Failure| Finding {
+            severity: Severity::Error,
+            table: failure.table_name().map(str::to_owned),
+            message: format!("{}; {}", failure.full_message(), failure.hint_text()),
+        };
+        std::iter::once(failure).chain(failure.others()).map(of_one).collect()
+    }
 }
 
 /// A table that is deployed and not there: whatever else of it is missing went with it.

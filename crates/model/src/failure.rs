@@ -25,6 +25,7 @@ struct Parts {
     key: Option<String>,
     committed: Option<Progress>,
     versions: Option<(u16, u16)>,
+    others: Vec<Failure>,
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
@@ -40,8 +41,21 @@ impl Failure {
             key: None,
             committed: None,
             versions: None,
+            others: Vec::new(),
             source: None,
         }))
+    }
+
+    /// Fails if there are any: with the first, which has the others beside it.
+    pub fn all(failures: Vec<Failure>) -> Result<(), Failure> {
+        let mut failures = failures.into_iter().flat_map(|mut failure| {
+            let others = failure.take_others();
+            std::iter::once(failure).chain(others)
+        });
+        match failures.next() {
+            Some(first) => Err(first.beside(failures.collect())),
+            None => Ok(()),
+        }
     }
 
     /// Says first what the message is about.
@@ -89,6 +103,22 @@ impl Failure {
     /// Adds the cause.
     pub fn source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Failure {
         self.0.source = Some(source.into());
+        self
+    }
+
+    /// Those that were found with it, in their order.
+    pub fn others(&self) -> &[Failure] {
+        &self.0.others
+    }
+
+    /// The same apart from it.
+    pub fn take_others(&mut self) -> Vec<Failure> {
+        std::mem::take(&mut self.0.others)
+    }
+
+    /// Adds what was found with it.
+    pub fn beside(mut self, others: Vec<Failure>) -> Failure {
+        self.0.others = others;
         self
     }
 

@@ -88,7 +88,7 @@ fn aligned<'a>(cells: impl Iterator<Item = &'a str>, widths: &[usize]) -> String
     text
 }
 
-/// Prints a failure as `error E2104: …`, then `hint: …`, on standard error.
+/// Prints a failure as `error E2104: …`, then `hint: …`, on standard error, and so those beside it.
 pub fn failure(failure: &Failure) {
     let (error, hint) = if colors() { ("\x1b[1;31m", "\x1b[36m") } else { ("", "") };
     let end = if colors() { "\x1b[0m" } else { "" };
@@ -98,6 +98,7 @@ pub fn failure(failure: &Failure) {
         told(failure),
         one_line(failure.hint_text()),
     ));
+    failure.others().iter().for_each(self::failure);
 }
 
 /// The message; of scripts with several mistakes, a line for each.
@@ -111,13 +112,17 @@ fn told(failure: &Failure) -> String {
 
 /// A failure for programs.
 pub fn failure_json(failure: &Failure) -> Value {
-    serde_json::json!({
+    let mut told = serde_json::json!({
         "code": failure.code().to_string(),
         "message": failure.full_message(),
         "hint": failure.hint_text(),
         "retry": failure.retry(),
         "table": failure.table_name(),
-    })
+    });
+    if !failure.others().is_empty() {
+        told["others"] = failure.others().iter().map(failure_json).collect();
+    }
+    told
 }
 
 /// Prints a warning on standard error.

@@ -411,6 +411,44 @@ fn a_claim_of_jwts_that_no_model_uses_is_a_notice() {
     assert!(checked.contains(told), "{checked}");
 }
 
+/// Only the first was told, and the next one after it was put right.
+#[test]
+fn several_problems_are_told_at_once() {
+    for world in both() {
+        world.center_sql("ALTER TABLE customer ADD COLUMN town TEXT");
+        world.syncline.ok(&["deploy"]);
+        world.add_user("ann");
+        let server = world.serve();
+        world.sync("ann", &server);
+        server.stop();
+        world.center_sql("CREATE TABLE visit (id INTEGER PRIMARY KEY)");
+        world.center_sql("ALTER TABLE customer RENAME COLUMN name TO title");
+        world.center_sql("ALTER TABLE customer DROP COLUMN town");
+        let gone =
+            |column: &str| format!("column {column} of table customer is gone, and 1 remote");
+
+        let checked = world.syncline.run(&["check"]);
+        let told =
+            ["error: ", &gone("name"), &gone("town"), "table visit is in the database and not"];
+        assert!(told.iter().all(|it| checked.stdout.contains(*it)), "{checked:?}");
+        checked.message("E3005");
+        let deployed = world.syncline.run(&["deploy"]);
+        assert_eq!(deployed.code, Some(1), "{deployed:?}");
+        let told: Vec<&str> =
+            deployed.stderr.lines().filter(|line| line.starts_with("error E6155: ")).collect();
+        assert!(told.len() == 2 && told[0].contains(&gone("name")), "{deployed:?}");
+        assert!(told[1].contains(&gone("town")), "{deployed:?}");
+
+        // A table that is missing hides none of the columns.
+        world.center_sql("DROP TABLE \"order\"");
+        let checked = world.syncline.run(&["check"]);
+        checked.message("E6003");
+        for told in ["column town of table customer is deployed and not in the database", "visit"] {
+            assert!(checked.stdout.contains(told), "{checked:?}");
+        }
+    }
+}
+
 /// What was printed did not work as it was: the folder became two words, and `chmod` named no file.
 #[test]
 fn commands_that_are_told_work_as_they_are() {

@@ -122,9 +122,8 @@ impl<T: Steward> Administration for T {
     fn deploy(&mut self, models: &[SyncModel], dry_run: bool) -> Result<Deployment, Failure> {
         let user_tables = self.user_tables()?;
         let mut plan = deploy::plan::<T::Schema>(&user_tables, models)?;
-        if let Some(doubt) = self.doubts(&mut plan)?.into_iter().next() {
-            return Err(doubt.refusal);
-        }
+        let doubts = self.doubts(&mut plan)?;
+        Failure::all(doubts.into_iter().map(|doubt| doubt.refusal).collect())?;
         plan.notices.extend(numbers_of_new(self, &user_tables, &plan)?);
         let statements =
             self.realize(&Intent { user_tables: &user_tables, models }, &mut plan, dry_run)?;

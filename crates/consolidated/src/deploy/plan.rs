@@ -9,6 +9,7 @@ use super::wanted::Tracked;
 use crate::administration::no_table;
 use crate::script::{Event, Phase};
 use crate::selection;
+use crate::selection::Selection;
 use crate::selection::resolve::{self, Shape};
 use crate::shape::Narrow;
 use crate::sync_model::{SyncModel, TableModel};
@@ -57,14 +58,18 @@ pub(crate) fn plan<S: Schema>(
 ) -> Result<Plan<S>, Failure> {
     let (versions, tracked) = resolve::<S>(user_tables, models)?;
     let (mut notices, mut mistakes) = (Vec::new(), Vec::new());
-    let mut planned = Vec::new();
+    let (mut planned, mut failures) = (Vec::new(), Vec::new());
     for version in &versions {
-        planned.push(version.plan(&tracked, &mut notices, &mut mistakes)?);
+        match version.plan(&tracked, &mut notices, &mut mistakes) {
+            Ok(version) => planned.push(version),
+            Err(failure) => failures.push(failure),
+        }
         mistakes.extend(version.stray_files());
         if version.model.time_zone.is_some() && !S::HAS_TIME_ZONES {
             mistakes.push("time_zone: on SQLite all times are in UTC; leave it out".to_owned());
         }
     }
+    Failure::all(failures)?;
     let tracking =
         tracked.iter().filter_map(|(name, wanted)| S::tracking(&user_tables[name], wanted));
     let tracking = tracking.collect();
@@ -112,14 +117,18 @@ fn resolve<'a, S: Schema>(
     user_tables: &'a BTreeMap<String, S::Table>,
     models: &'a [SyncModel],
 ) -> Result<(Vec<Version<'a, S>>, Tracked), Failure> {
-    let mut versions: Vec<Version<'a, S>> = Vec::new();
+    let (mut versions, mut failures): (Vec<Version<'a, S>>, Vec<Failure>) = Default::default();
     for model in models {
         if versions.iter().any(|version| version.model.script_version == model.script_version) {
             let message = format!("script version {} occurs twice", model.script_version);
             return Err(mismatch(model, message));
         }
-        versions.push(Version::resolve(user_tables, model)?);
+        match Version::resolve(user_tables, model) {
+            Ok(version) => versions.push(version),
+            Err(failure) => failures.push(failure),
+        }
     }
+    Failure::all(failures)?;
     let mut tracked = Tracked::new();
     versions.iter().for_each(|version| version.track(&mut tracked));
     Ok((versions, tracked))
@@ -131,23 +140,20 @@ impl<'a, S: Schema> Version<'a, S> {
         model: &'a SyncModel,
     ) -> Result<Version<'a, S>, Failure> {
         let (mut chosen, mut selections) = (BTreeMap::new(), BTreeMap::new());
+        let mut failures = Vec::new();
         for (name, table_model) in &model.tables {
-            let (published, table) =
-                S::find(user_tables, name).ok_or_else(|| no_table(model, name))?;
-            if let Some(failure) = S::unsupported(table) {
-                return Err(failure);
-            }
-            let selection = resolve::resolve(model, name, &|name| shape::<S>(user_tables, name))?;
-            for deciding in selection.logs() {
-                if let Some(failure) = S::unsupported(&user_tables[&deciding.name]) {
-                    return Err(failure);
+            match selected::<S>(user_tables, model, name) {
+                Ok((published, _)) if chosen.contains_key(&published) => {
+                    failures.push(mismatch(model, format!("table {published} occurs twice")));
                 }
+                Ok((published, selection)) => {
+                    chosen.insert(published.clone(), table_model);
+                    selections.insert(published, selection);
+                }
+                Err(failure) => failures.push(failure),
             }
-            if chosen.insert(published.clone(), table_model).is_some() {
-                return Err(mismatch(model, format!("table {published} occurs twice")));
-            }
-            selections.insert(published.clone(), selection);
         }
+        Failure::all(failures)?;
         if let Some(name) = same_but_for_case(chosen.keys().map(String::as_str)) {
             let message =
                 format!("the names of table {name} and another table differ only in letter case");
@@ -166,10 +172,14 @@ impl<'a, S: Schema> Version<'a, S> {
         let ordered =
             parents_first(self.user_tables, &self.chosen.keys().map(String::as_str).collect());
         let ordered = selection::deciding_first(ordered, &self.selections);
-        let mut tables = Vec::new();
+        let (mut tables, mut failures) = (Vec::new(), Vec::new());
         for name in ordered.iter().filter(|name| self.chosen.contains_key(*name)) {
-            tables.push(TablePlanner::new(self, name, tracked).plan(notices, mistakes)?);
+            match TablePlanner::new(self, name, tracked).plan(notices, mistakes) {
+                Ok(table) => tables.push(table),
+                Err(failure) => failures.push(failure),
+            }
         }
+        Failure::all(failures)?;
         let (script_version, publications) =
             (self.model.script_version.clone(), self.publications.clone());
         let SyncModel { acknowledge, cancels, session, .. } = *self.model;
@@ -214,6 +224,21 @@ impl<S: Schema> Version<'_, S> {
         });
         misplaced.chain(told).collect()
     }
+}
+
+/// The published name of the table that a model calls so, and which of its rows are covered.
+fn selected<S: Schema>(
+    user_tables: &BTreeMap<String, S::Table>,
+    model: &SyncModel,
+    name: &str,
+) -> Result<(String, Selection), Failure> {
+    let (published, table) = S::find(user_tables, name).ok_or_else(|| no_table(model, name))?;
+    S::unsupported(table).map_or(Ok(()), Err)?;
+    let selection = resolve::resolve(model, name, &|name| shape::<S>(user_tables, name))?;
+    for deciding in selection.logs() {
+        S::unsupported(&user_tables[&deciding.name]).map_or(Ok(()), Err)?;
+    }
+    Ok((published.clone(), selection))
 }
 
 fn publications<S: Schema>(

@@ -107,9 +107,8 @@ fn plan(
     };
     let evolved = evolution.evolve(&past.identities);
     let mut notices = Vec::new();
-    for gone in &evolved.gone {
-        judge(past, gone, &mut notices)?;
-    }
+    let judged = evolved.gone.iter().filter_map(|gone| judge(past, gone, &mut notices).err());
+    Failure::all(judged.collect())?;
     // Shapes that no remote holds any more go with the next change, and make none by themselves.
     let mut done = write(past, current, &evolved, succession, false);
     if !done.statements.is_empty() {
