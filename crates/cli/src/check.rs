@@ -1,5 +1,7 @@
 //! `syncline check`: whether model, database and deployment agree.
 
+mod surroundings;
+
 use crate::args::CheckOptions;
 use crate::claims;
 use crate::config::Config;
@@ -21,7 +23,10 @@ pub(crate) fn run(options: &CheckOptions) -> Result<(), Failure> {
 /// that needs nothing of it.
 fn find(options: &CheckOptions, findings: &mut Vec<Finding>) -> Result<(), Failure> {
     let config = Config::read(&options.dir.dir)?;
-    findings.extend(certificate_finding(&config, &options.dir.dir)?);
+    let now_unix_s =
+        client::Components::system(&std::env::temp_dir())?.clock.unix_ms().div_euclid(1000);
+    findings.extend(surroundings::of_files(&config.consolidated));
+    findings.extend(certificate_finding(&config, &options.dir.dir, now_unix_s));
     let models = files::models(&config)?;
     let mut admin = consolidated::administer(&config.consolidated)?;
     match admin.check(&models) {
@@ -39,6 +44,7 @@ fn find(options: &CheckOptions, findings: &mut Vec<Finding>) -> Result<(), Failu
         }
     }
     findings.extend(claim_findings(admin.as_mut(), &config)?);
+    findings.extend(surroundings::of_clock(now_unix_s, admin.as_mut())?);
     Ok(())
 }
 
@@ -104,21 +110,18 @@ fn claim_findings(
 }
 
 /// A certificate that cannot be used, or ends soon.
-fn certificate_finding(config: &Config, dir: &Path) -> Result<Option<Finding>, Failure> {
+fn certificate_finding(config: &Config, dir: &Path, now_unix_s: i64) -> Option<Finding> {
     let named = (&config.server.tls_certificate, &config.server.tls_key);
-    let (Some(certificate), Some(key)) = named else { return Ok(None) };
-    let clock = client::Components::system(&std::env::temp_dir())?.clock;
+    let (Some(certificate), Some(key)) = named else { return None };
     let ends = certificates::read_own(&dir.join(certificate), &dir.join(key))
         .and_then(|own| own.cert.first().map_or(Ok(i64::MAX), certificates::ends_unix_s));
     let (severity, failure) = match ends {
-        Ok(ends) => match certificates::ending(ends, clock.unix_ms().div_euclid(1000)) {
-            Some(ending) => (Severity::Notice, ending),
-            None => return Ok(None),
-        },
+        Ok(ends) => (Severity::Notice, certificates::ending(ends, now_unix_s)?),
         Err(unusable) => (Severity::Error, unusable),
     };
-    let message = format!("{}: {}", failure.code(), failure.full_message());
-    Ok(Some(Finding { severity, table: None, message }))
+    let (code, hint) = (failure.code(), failure.hint_text());
+    let message = format!("{code}: {}; {hint}", failure.full_message());
+    Some(Finding { severity, table: None, message })
 }
 
 fn name(severity: Severity) -> &'static str {

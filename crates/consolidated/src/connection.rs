@@ -55,6 +55,10 @@ pub trait Administration: Debug {
     /// What models, database and deployment disagree about.
     fn differences(&mut self, models: &[SyncModel]) -> Result<Vec<Difference>, Failure>;
 
+    /// What the clock of a database server says, in seconds since 1970; none where the database is
+    /// a file of this machine.
+    fn clock_unix_s(&mut self) -> Result<Option<i64>, Failure>;
+
     /// Every deployed script, in the order of versions, tables and events.
     fn scripts(&mut self) -> Result<Vec<StoredScript>, Failure>;
 

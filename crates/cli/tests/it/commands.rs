@@ -449,6 +449,32 @@ fn several_problems_are_told_at_once() {
     }
 }
 
+/// Nothing told of it before remotes were refused.
+#[test]
+fn check_names_what_is_wrong_around_the_server() {
+    let world = World::new(PROGRAM, SHOP);
+    world.add_user("ann");
+    let server = world.serve();
+    world.sync("ann", &server);
+    server.stop();
+    world.syncline.ok(&["cert", "dev"]);
+    world.syncline.ok(&["cert", "dev", "--dir", "other"]);
+    world.configure("tls_certificate = \"server.pem\"\ntls_key = \"server.key\"");
+    let checked = world.syncline.ok(&["check"]);
+    assert!(checked.contains("agree"), "{checked}");
+    world.center_sql("UPDATE syncline_remote SET last_download_at = '2999-01-02 03:04:05'");
+    let checked = world.syncline.ok(&["check"]);
+    assert!(checked.contains("notice: the clock of this machine says 2"), "{checked}");
+    fs::copy(world.path("other/server.key"), world.path("server.key")).unwrap();
+    let checked = world.syncline.run(&["check"]);
+    assert!(checked.stdout.contains("error: E"), "{checked:?}");
+    assert!(checked.stdout.contains("name the key that belongs to the certificate"), "{checked:?}");
+    checked.message("E3005");
+    fs::remove_file(world.path("server.pem")).unwrap();
+    let checked = world.syncline.run(&["check"]);
+    assert!(checked.stdout.contains("cannot read the certificates in "), "{checked:?}");
+}
+
 /// What was printed did not work as it was: the folder became two words, and `chmod` named no file.
 #[test]
 fn commands_that_are_told_work_as_they_are() {

@@ -81,6 +81,11 @@ pub(crate) trait Steward: Sql + Debug + Sized {
         None
     }
 
+    /// See [`Administration::clock_unix_s`].
+    fn clock(&mut self) -> Result<Option<i64>, Failure> {
+        Ok(None)
+    }
+
     /// Begins a generation: what remotes hold is compared, never assumed.
     fn new_generation(&mut self) -> Result<(), Failure>;
 
@@ -169,6 +174,10 @@ impl<T: Steward> Administration for T {
     fn differences(&mut self, models: &[SyncModel]) -> Result<Vec<Difference>, Failure> {
         let user_tables = self.user_tables()?;
         differences(self, &user_tables, models)
+    }
+
+    fn clock_unix_s(&mut self) -> Result<Option<i64>, Failure> {
+        self.clock()
     }
 
     fn scripts(&mut self) -> Result<Vec<StoredScript>, Failure> {

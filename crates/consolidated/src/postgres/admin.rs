@@ -122,6 +122,12 @@ impl Steward for Admin {
         Ok((!fits).then_some(typed.cast))
     }
 
+    fn clock(&mut self) -> Result<Option<i64>, Failure> {
+        let sql = "SELECT extract(epoch FROM clock_timestamp())::bigint";
+        let rows = self.link.query(sql, &[]).map_err(failed("read the clock"))?;
+        Ok(rows.first().and_then(|row| row.try_get(0).ok()))
+    }
+
     fn remark(&self, user_tables: &BTreeMap<String, UserTable>, name: &str) -> Option<Finding> {
         check::remark(user_tables, name)
     }
