@@ -116,8 +116,7 @@ codes! {
     /// column that it is compared with: for example, it is text and the column is a number. Nothing
     /// was done.
     2114 ClaimInvalid Operator false
-        "correct the claim with `syncline user set`, or at the identity provider if it comes from \
-         there";
+        "correct the claim with `syncline user set`, or at the identity provider";
     /// The remote ID belongs to another user. The first synchronization binds a remote ID to its
     /// user. Any other user is refused, and nothing is done. This also happens when a user was
     /// removed and added again: a new user with the same name does not inherit remotes. The file
