@@ -8,7 +8,7 @@
 use crate::worker::Worker;
 use consolidated::EndedSynchronization;
 use model::Clock;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub(crate) struct Chronicle {
 struct Noted {
     proven: Vec<(u64, EndedSynchronization)>,
     /// By remote.
-    unproven: HashMap<String, (u64, EndedSynchronization)>,
+    unproven: BTreeMap<String, (u64, EndedSynchronization)>,
     /// How many were too many.
     dropped: u64,
 }
