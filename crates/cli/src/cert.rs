@@ -1,6 +1,6 @@
 //! `syncline cert`: an authority of one's own, for tests and first steps.
 
-use crate::args::{CertAction, CertOptions};
+use crate::args::{CertAction, CertOptions, quoted};
 use certificates::{NameKind, Pin};
 use model::{Code, Failure, UserName, civil_date};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
@@ -99,13 +99,21 @@ fn tell(dir: &Path, server: &str, users: &[UserName], pin: &Pin) -> Result<(), F
     for (option, name) in [("tls_certificate", "server.pem"), ("tls_key", "server.key")] {
         output::line(&format!("{option} = {}", Value::from(in_config(name))))?;
     }
-    output::line("# for remotes:")?;
-    let authority = dir.join("ca.pem");
     let user = users.first().map_or("dev", UserName::as_str);
+    let (file, path) = (file_name(user), |name: &str| quoted(&dir.join(name).to_string_lossy()));
+    let mut proof = String::new();
+    if !users.is_empty() {
+        output::line("# so that a user with a certificate needs no password:")?;
+        output::line(&format!("tls_client_ca = {}", Value::from(in_config("ca.pem"))))?;
+        output::line("tls_client = \"optional\"")?;
+        let [certificate, key] = ["pem", "key"].map(|kind| path(&format!("client-{file}.{kind}")));
+        proof = format!(" --client-certificate {certificate} --client-key {key}");
+    }
+    output::line("# for remotes:")?;
+    let (authority, remote) = (path("ca.pem"), quoted(&format!("{file}.db")));
     output::line(&format!(
-        "syncline sync {}.db --user {user} --server {server} --ca-file {}",
-        file_name(user),
-        authority.display()
+        "syncline sync {remote} --user {} --server {server} --ca-file {authority}{proof}",
+        quoted(user)
     ))?;
     output::line(&format!("# or, in place of --ca-file, --pin {pin}"))
 }

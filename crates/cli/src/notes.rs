@@ -69,10 +69,14 @@ pub(crate) fn conflicts(options: &ConflictsOptions) -> Result<(), Failure> {
 }
 
 fn resolve(options: &ResolveConflict) -> Result<(), Failure> {
-    let ResolveConflict { id, dir, take, set, force, json } = options;
+    let ResolveConflict { id, dir, take, set, null, force, json } = options;
     let resolution = match take {
         Some(_) => Resolution::Loser,
-        None => Resolution::Values(set.clone()),
+        None => {
+            let set = set.iter().map(|(column, value)| (column.clone(), Some(value.clone())));
+            let null = null.iter().map(|column| (column.clone(), None));
+            Resolution::Values(set.chain(null).collect())
+        }
     };
     open(dir)?.resolve_conflict(*id, &resolution, *force)?;
     if *json {

@@ -29,6 +29,7 @@ pub(crate) fn run(options: &SyncOptions) -> Result<(), Failure> {
     let mut summary = Summary::of(options);
     // A link that leads nowhere is there too.
     let was_there = options.file.symlink_metadata().is_ok();
+    let was_remote = was_there && synchronizer::may_be_remote(&options.file);
     let result = match Synchronizer::open(options, &mut summary) {
         Ok(mut synchronizer) if options.watch => watch::run(&mut synchronizer, options),
         Ok(mut synchronizer) => {
@@ -39,8 +40,8 @@ pub(crate) fn run(options: &SyncOptions) -> Result<(), Failure> {
         }
         Err(failure) => Err(failure),
     };
-    if !was_there {
-        synchronizer::leave_nothing(&options.file);
+    if !was_remote {
+        synchronizer::leave_nothing(&options.file, was_there);
     }
     if let (Err(failure), true) = (&result, options.json) {
         summary.failed(failure);

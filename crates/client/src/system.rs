@@ -75,8 +75,11 @@ impl Remote {
 
     /// Removes the file, and what lies beside it, if no server has accepted it yet and no table but
     /// ours is in it. For whoever has just made it. [`Code::RemoteInUse`] if another synchronizes
-    /// it.
-    pub fn remove_unaccepted(self) -> Result<(), Failure> {
+    /// it. A file that `was_there` before becomes again what it was.
+    pub fn remove_unaccepted(mut self, was_there: bool) -> Result<(), Failure> {
+        if was_there {
+            return if self.settings()?.server.is_some() { Ok(()) } else { self.detach() };
+        }
         let Some(location) = &self.location else { return Ok(()) };
         let lock = RemoteLock::take(location)?;
         if self.settings()?.server.is_some() || schema::has_other_tables(&self.connection)? {

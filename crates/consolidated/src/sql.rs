@@ -45,9 +45,6 @@ pub(crate) trait Words {
     /// So many seconds ago, as system tables hold a time.
     fn ago(seconds: &str) -> String;
 
-    /// The elements of the JSON array `?1`, each as `value`.
-    const ELEMENTS: &'static str;
-
     /// The whole seconds since a time.
     fn age_s(time: &str) -> String;
 

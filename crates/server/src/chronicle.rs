@@ -2,20 +2,26 @@
 //!
 //! In: one note per synchronization that has ended. Out: a request to the writers, at most once a
 //! second, which becomes durable with the uploads of that moment. No synchronization waits for it.
-//! Bound: `NOTED_LEN_MAX` notes; what comes while there are so many is not remembered. Of those
-//! whose user was not proven, only the last of each remote is.
+//! Of what a remote does within that second, the last that succeeded and the last that failed are
+//! noted. Bound: `NOTED_LEN_MAX` notes, half of them for those whose user was proven; what comes
+//! while there are so many is not remembered.
 
 use crate::worker::Worker;
 use consolidated::EndedSynchronization;
 use model::Clock;
+use protocol::SETTLED_REJECTS_MAX;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// Notes that wait for the database, of each kind.
+/// Notes that wait for the database.
 const NOTED_LEN_MAX: usize = 10_000;
+
+/// Notes that become durable together.
+const TOGETHER_LEN_MAX: usize = 200;
 
 /// How long what has ended waits for others.
 const TOGETHER: Duration = Duration::from_secs(1);
@@ -27,12 +33,11 @@ pub(crate) struct Chronicle {
     any: Notify,
 }
 
-/// Each with when it ended, in milliseconds of the clock.
+/// By remote, whether the user was proven, and whether it failed: each with when it ended, in
+/// milliseconds of the clock.
 #[derive(Default)]
 struct Noted {
-    proven: Vec<(u64, EndedSynchronization)>,
-    /// By remote.
-    unproven: BTreeMap<String, (u64, EndedSynchronization)>,
+    last: BTreeMap<(String, bool, bool), (u64, EndedSynchronization)>,
     /// How many were too many.
     dropped: u64,
 }
@@ -43,17 +48,20 @@ impl Chronicle {
     }
 
     /// Takes note of one that ends now.
-    pub(crate) fn note(&self, ended: EndedSynchronization) {
+    pub(crate) fn note(&self, mut ended: EndedSynchronization) {
         let now_ms = self.clock.monotonic_ms();
         let mut noted = self.noted();
-        let Noted { proven, unproven, dropped } = &mut *noted;
-        if ended.proven {
-            match proven.len() < NOTED_LEN_MAX {
-                true => proven.push((now_ms, ended)),
-                false => *dropped += 1,
+        let len_max = if ended.proven { NOTED_LEN_MAX } else { NOTED_LEN_MAX / 2 };
+        let is_full = noted.last.len() >= len_max;
+        match noted.last.entry((ended.remote_id.clone(), ended.proven, ended.code.is_some())) {
+            Entry::Occupied(mut last) => {
+                let mut settled = mem::take(&mut last.get_mut().1.settled_rejects);
+                settled.append(&mut ended.settled_rejects);
+                settled.truncate(SETTLED_REJECTS_MAX);
+                last.insert((now_ms, EndedSynchronization { settled_rejects: settled, ..ended }));
             }
-        } else if unproven.len() < NOTED_LEN_MAX || unproven.contains_key(&ended.remote_id) {
-            unproven.insert(ended.remote_id.clone(), (now_ms, ended));
+            Entry::Vacant(place) if !is_full => drop(place.insert((now_ms, ended))),
+            Entry::Vacant(_) => noted.dropped += 1,
         }
         drop(noted);
         self.any.notify_one();
@@ -67,14 +75,16 @@ impl Chronicle {
 
     /// Brings to the database what is noted.
     pub(crate) async fn flush(&self, worker: &Worker) {
-        let ended = self.take();
-        if ended.is_empty() {
-            return;
-        }
-        let len = ended.len();
-        if let Err(failure) = worker.note_ended(ended).await {
-            tracing::warn!(error = %failure.full_message(), synchronizations = len,
-                "synchronizations are not remembered");
+        let mut ended = self.take();
+        while !ended.is_empty() {
+            // Uploads do not wait for all of them.
+            let later = ended.split_off(ended.len().min(TOGETHER_LEN_MAX));
+            let len = ended.len();
+            if let Err(failure) = worker.note_ended(ended).await {
+                tracing::warn!(error = %failure.full_message(), synchronizations = len,
+                    "synchronizations are not remembered");
+            }
+            ended = later;
         }
     }
 
@@ -84,12 +94,12 @@ impl Chronicle {
 
     /// What was noted since, oldest first.
     fn take(&self) -> Vec<EndedSynchronization> {
-        let Noted { proven, unproven, dropped } = mem::take(&mut *self.noted());
+        let Noted { last, dropped } = mem::take(&mut *self.noted());
         if dropped > 0 {
             tracing::warn!(dropped, "synchronizations are not remembered: too many wait");
         }
         let now_ms = self.clock.monotonic_ms();
-        let mut taken: Vec<_> = proven.into_iter().chain(unproven.into_values()).collect();
+        let mut taken: Vec<_> = last.into_values().collect();
         taken.sort_by_key(|(ended_ms, _)| *ended_ms);
         let aged = |(ended_ms, ended)| EndedSynchronization {
             age_s: now_ms.saturating_sub(ended_ms).div_euclid(1000).cast_signed(),

@@ -121,12 +121,16 @@ pub(crate) struct ResolveConflict {
     pub(crate) dir: Dir,
 
     /// Take what lost: the row, or the delete
-    #[arg(long, value_name = "WHAT", value_enum, required_unless_present = "set")]
+    #[arg(long, value_name = "WHAT", value_enum, required_unless_present_any = ["set", "null"])]
     pub(crate) take: Option<Taken>,
 
     /// Give a column of the row this value (repeatable)
     #[arg(long, value_name = "COLUMN=VALUE", value_parser = parse_set, conflicts_with = "take")]
     pub(crate) set: Vec<(String, String)>,
+
+    /// Make a column of the row NULL (repeatable)
+    #[arg(long, value_name = "COLUMN", conflicts_with = "take")]
+    pub(crate) null: Vec<String>,
 
     /// Also if the row has changed since
     #[arg(long)]

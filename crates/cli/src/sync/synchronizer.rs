@@ -159,11 +159,17 @@ impl Synchronizer {
     }
 }
 
-/// Removes a file that was made for a synchronization which no server has accepted.
-pub(super) fn leave_nothing(file: &Path) {
+/// Whether the file is a remote already, or may be one.
+pub(super) fn may_be_remote(file: &Path) -> bool {
+    !matches!(opened(file), Ok(None))
+}
+
+/// Removes what was made for a synchronization which no server has accepted: the file, or what is
+/// ours in a file that was there.
+pub(super) fn leave_nothing(file: &Path, was_there: bool) {
     // What failed before is what matters; a file that is left does no harm.
     if let Ok(Some(remote)) = opened(file) {
-        let _ = remote.remove_unaccepted();
+        let _ = remote.remove_unaccepted(was_there);
     }
 }
 

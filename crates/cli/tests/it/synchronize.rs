@@ -172,7 +172,8 @@ fn a_first_synchronization_that_fails_leaves_no_file() {
     let mut line = line.clone();
     line[1] = "mine.db";
     world.syncline.fails("E2320", &line);
-    assert!(mine().contains(&vec!["'mine'".to_owned()]));
+    assert_eq!(mine(), [["'mine'"]]);
+    assert_eq!(files(&world, "mine"), ["mine.db"]);
     fs::write(world.remote("empty"), "").unwrap();
     line[1] = "empty.db";
     world.syncline.fails("E2320", &line);

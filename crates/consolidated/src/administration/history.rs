@@ -7,7 +7,7 @@ use crate::sql::{self, Sql, TextRow, Words, number, text};
 use model::{Failure, PublicationName, RemoteId, cut};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Synchronizations that are kept of each remote.
 const KEPT: usize = 10;
@@ -22,7 +22,7 @@ const MESSAGE_BYTES_MAX: usize = 500;
 const CLIENT_BYTES_MAX: usize = 100;
 
 /// A synchronization that has ended.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct EndedSynchronization {
     /// The whole seconds since then.
     pub age_s: i64,
@@ -59,7 +59,6 @@ pub struct EndedSynchronization {
     /// What the remote holds since, where it got a download.
     pub last_download: Option<LastDownload>,
     /// Rejects that are settled at the remote, as it says.
-    #[serde(skip)]
     pub settled_rejects: Vec<SettledReject>,
 }
 
@@ -96,92 +95,105 @@ pub struct PastSynchronization {
     pub ended: EndedSynchronization,
 }
 
-/// The statements that note synchronizations: only of remotes that are known, and no more than are
-/// kept. Their value is what [`noted`] makes.
-pub(crate) fn noting<W: Words>() -> [String; 3] {
-    let insert = format!(
-        "INSERT INTO {{}}syncline_synchronization (ended_at, remote_id, user_name, proven,
-             script_version, client, code, message, uploaded, downloaded, rejected, conflicts,
-             bytes_in, bytes_out, duration_ms, phases, last_download)
-         SELECT {}, value ->> 'remote_id', value ->> 'user',
-             CASE WHEN CAST(value ->> 'proven' AS text) IN ('true', '1') THEN 1 ELSE 0 END,
-             value ->> 'script_version', value ->> 'client', {}, value ->> 'message',
-             {}, {}, {}, {}, {}, {}, {}, value ->> 'phases',
-             value ->> 'last_download'
-         FROM {} AS ended WHERE EXISTS (SELECT 1 FROM {{}}syncline_remote AS r
-             WHERE r.remote_id = value ->> 'remote_id' AND r.forgotten_at IS NULL)",
-        W::ago("CAST(value ->> 'age_s' AS bigint)"),
-        "CAST(value ->> 'code' AS integer)",
-        "CAST(value ->> 'uploaded' AS bigint)",
-        "CAST(value ->> 'downloaded' AS bigint)",
-        "CAST(value ->> 'rejected' AS bigint)",
-        "CAST(value ->> 'conflicts' AS bigint)",
-        "CAST(value ->> 'bytes_in' AS bigint)",
-        "CAST(value ->> 'bytes_out' AS bigint)",
-        "CAST(value ->> 'duration_ms' AS bigint)",
-        W::ELEMENTS,
-    );
-    let of_these = format!("remote_id IN (SELECT value ->> 'remote_id' FROM {} AS e)", W::ELEMENTS);
-    // Only of the last one it is of use.
-    let forget = format!(
-        "UPDATE {{}}syncline_synchronization AS s SET last_download = NULL
-         WHERE {of_these} AND last_download IS NOT NULL AND EXISTS (
-             SELECT 1 FROM {{}}syncline_synchronization AS later
-             WHERE later.remote_id = s.remote_id AND later.last_download IS NOT NULL
-                 AND later.synchronization_id > s.synchronization_id)"
-    );
-    let trim = format!(
-        "DELETE FROM {{}}syncline_synchronization AS s
-         WHERE {of_these} AND last_download IS NULL AND (
-             SELECT count(*) FROM {{}}syncline_synchronization AS later
-             WHERE later.remote_id = s.remote_id AND later.proven = s.proven
-                 AND later.synchronization_id > s.synchronization_id
-         ) >= CASE s.proven WHEN 1 THEN {KEPT} ELSE {UNPROVEN_KEPT} END"
-    );
-    [insert, forget, trim].map(|sql| W::spelled(&sql))
+/// Statements, and calls of them in their order: which one, with which values.
+pub(crate) struct Noting {
+    pub(crate) statements: [String; 4],
+    pub(crate) calls: Vec<(usize, Vec<String>)>,
 }
 
-/// The synchronizations as the statements take them. Somebody else's texts are so short, and
-/// without what no database takes.
-pub(crate) fn noted(ended: &[EndedSynchronization]) -> String {
-    let storable = |text: &str, bytes_max| cut(&text.replace('\0', ""), bytes_max).into_owned();
-    let noted = ended.iter().map(|one| EndedSynchronization {
-        client: storable(&one.client, CLIENT_BYTES_MAX),
-        message: one.message.as_deref().map(|text| storable(text, MESSAGE_BYTES_MAX)),
-        ..one.clone()
-    });
-    json!(noted.collect::<Vec<_>>()).to_string()
-}
+const INSERT: usize = 0;
+const FORGET: usize = 1;
+const TRIM: usize = 2;
+const SETTLE: usize = 3;
 
-/// The statement that notes what became of rejects. Its value is what [`settled`] makes.
-pub(crate) fn settling<W: Words>() -> String {
-    let settle = format!(
-        "UPDATE {{}}syncline_reject AS r SET settled = told.outcome FROM (
-             SELECT value ->> 'remote_id' AS remote_id, value ->> 'table' AS table_name,
-                 value ->> 'key' AS row_key, CAST(value ->> 'counter' AS bigint) AS counter,
-                 value ->> 'outcome' AS outcome FROM {} AS e) AS told
-         WHERE r.remote_id = told.remote_id AND r.table_name = told.table_name
-             AND r.row_key = told.row_key AND r.counter = told.counter",
-        W::ELEMENTS,
-    );
-    W::spelled(&settle)
-}
-
-/// The settled rejects as the statement takes them, if there are any.
-pub(crate) fn settled(ended: &[EndedSynchronization]) -> Option<String> {
-    let settled = ended.iter().filter(|one| one.proven).flat_map(|one| {
+/// What notes synchronizations: only of remotes that are known, and no more than are kept.
+pub(crate) fn noting<W: Words>(ended: &[EndedSynchronization]) -> Noting {
+    let remotes: BTreeSet<(&str, bool)> =
+        ended.iter().map(|one| (one.remote_id.as_str(), one.proven)).collect();
+    let mut calls: Vec<_> = ended.iter().map(|one| (INSERT, values(one))).collect();
+    for (remote_id, proven) in remotes {
+        calls.push((FORGET, vec![remote_id.to_owned()]));
+        calls.push((TRIM, vec![remote_id.to_owned(), i32::from(proven).to_string()]));
+    }
+    let proven = ended.iter().filter(|one| one.proven);
+    calls.extend(proven.flat_map(|one| {
         one.settled_rejects.iter().map(|reject| {
-            json!({
-                "remote_id": one.remote_id,
-                "table": reject.table.replace('\0', ""),
-                "key": reject.key.replace('\0', ""),
-                "counter": reject.counter,
-                "outcome": reject.outcome,
-            })
+            let SettledReject { table, key, counter, outcome } = reject;
+            let (table, key) = (storable(table, usize::MAX), storable(key, usize::MAX));
+            let outcome = (*outcome).to_owned();
+            (SETTLE, vec![one.remote_id.clone(), table, key, counter.to_string(), outcome])
         })
-    });
-    let settled: Vec<_> = settled.collect();
-    (!settled.is_empty()).then(|| json!(settled).to_string())
+    }));
+    Noting { statements: statements::<W>(), calls }
+}
+
+fn statements<W: Words>() -> [String; 4] {
+    let number = |at: usize| format!("CAST(CAST(?{at} AS text) AS bigint)");
+    let numbers: Vec<String> = (8..=16).map(number).collect();
+    let insert = format!(
+        "INSERT INTO {{}}syncline_synchronization (remote_id, user_name, script_version, client,
+             phases, message, last_download, ended_at, proven, uploaded, downloaded, rejected,
+             conflicts, bytes_in, bytes_out, duration_ms, code)
+         SELECT ?1, ?2, ?3, ?4, ?5, nullif(?6, ''), nullif(?7, ''), {}, {},
+             CAST(nullif(?17, '') AS integer)
+         WHERE EXISTS (SELECT 1 FROM {{}}syncline_remote
+             WHERE remote_id = ?1 AND forgotten_at IS NULL)",
+        W::ago(&numbers[0]),
+        numbers[1..].join(", "),
+    );
+    // Only of the last one it is of use.
+    let forget = "UPDATE {}syncline_synchronization SET last_download = NULL
+         WHERE remote_id = ?1 AND last_download IS NOT NULL AND synchronization_id < (
+             SELECT max(synchronization_id) FROM {}syncline_synchronization
+             WHERE remote_id = ?1 AND last_download IS NOT NULL)"
+        .to_owned();
+    let trim = format!(
+        "DELETE FROM {{}}syncline_synchronization
+         WHERE remote_id = ?1 AND CAST(proven AS text) = ?2 AND last_download IS NULL
+             AND synchronization_id <= (
+                 SELECT synchronization_id FROM {{}}syncline_synchronization
+                 WHERE remote_id = ?1 AND CAST(proven AS text) = ?2
+                 ORDER BY synchronization_id DESC
+                 LIMIT 1 OFFSET CASE ?2 WHEN '1' THEN {KEPT} ELSE {UNPROVEN_KEPT} END)"
+    );
+    let settle = "UPDATE {}syncline_reject SET settled = ?5 WHERE remote_id = ?1
+             AND table_name = ?2 AND row_key = ?3 AND CAST(counter AS text) = ?4"
+        .to_owned();
+    [insert, forget, trim, settle].map(|sql| W::spelled(&sql))
+}
+
+/// The values of the statement that notes it.
+fn values(one: &EndedSynchronization) -> Vec<String> {
+    let message = one.message.as_deref().unwrap_or_default();
+    let held = one.last_download.as_ref().map(|held| json!(held).to_string());
+    let numbers = [
+        one.age_s.max(0).unsigned_abs(),
+        u64::from(one.proven),
+        one.uploaded,
+        one.downloaded,
+        one.rejected,
+        one.conflicts,
+        one.bytes_in,
+        one.bytes_out,
+        one.duration_ms,
+    ];
+    let mut values = vec![
+        one.remote_id.clone(),
+        one.user.clone(),
+        one.script_version.clone(),
+        storable(&one.client, CLIENT_BYTES_MAX),
+        one.phases.clone(),
+        storable(message, MESSAGE_BYTES_MAX),
+        held.unwrap_or_default(),
+    ];
+    values.extend(numbers.map(|number| number.to_string()));
+    values.push(one.code.map(|code| code.to_string()).unwrap_or_default());
+    values
+}
+
+/// A text of somebody else, so short and without what no database takes.
+fn storable(text: &str, bytes_max: usize) -> String {
+    cut(&text.replace('\0', ""), bytes_max).into_owned()
 }
 
 /// What is remembered of a remote, the newest first.

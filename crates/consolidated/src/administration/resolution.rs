@@ -18,8 +18,8 @@ type Image = Map<String, Json>;
 pub enum Resolution {
     /// What lost: the row, or the delete.
     Loser,
-    /// The row that is there, with these values, by column name.
-    Values(Vec<(String, String)>),
+    /// The row that is there, with these values, by column name; none is NULL.
+    Values(Vec<(String, Option<String>)>),
 }
 
 /// Changes the row of a conflict in `table`, and removes the note. Without `force` the row must be
@@ -50,7 +50,7 @@ pub(super) fn resolve<Q: Sql, T: TableFacts>(
                     let why = format!("`{column}` is no column of it that may change");
                     return Err(unresolved(&why));
                 }
-                row.insert(column.clone(), Json::from(value.as_str()));
+                row.insert(column.clone(), Json::from(value.as_deref()));
             }
             Some(row)
         }

@@ -8,7 +8,7 @@ use crate::connection::Reader;
 use crate::synchronization::resuming::Resuming;
 use crate::synchronization::{DownloadBatch, FetchRequest, TableMark};
 use crate::upload::echo::Echo;
-use model::{Code, Counter, Failure, RemoteId, ScriptVersion, UserName, Watermark};
+use model::{Code, Counter, Failure, RemoteId, ScriptVersion, UserName, Watermark, unhex};
 use std::collections::BTreeMap;
 
 /// Rows that are read at once, in bytes.
@@ -34,7 +34,7 @@ pub fn rows_waiting(
     if session.fetched_by_writer {
         return Ok(None);
     }
-    let watermark = |digits: &str| Watermark::new(hex(digits)?).ok();
+    let watermark = |digits: &str| Watermark::new(unhex(digits)?).ok();
     let held: BTreeMap<&str, Option<Watermark>> =
         held.tables.iter().map(|(digest, mark)| (digest.as_str(), watermark(mark))).collect();
     let mark = |fingerprint: &String| TableMark {
@@ -71,9 +71,4 @@ pub fn rows_waiting(
         Err(failure) if rows <= rows_max => Err(failure),
         _ => Ok(Some(rows)),
     }
-}
-
-fn hex(digits: &str) -> Option<Vec<u8>> {
-    let byte = |at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
-    (0..digits.len()).step_by(2).map(byte).collect()
 }

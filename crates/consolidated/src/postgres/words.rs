@@ -29,7 +29,6 @@ impl Words for PostgresWords {
          WHERE CASE WHEN bound_users LIKE '[%'
              THEN bound_users::jsonb @> to_jsonb(?1::text) END";
 
-    const ELEMENTS: &'static str = "json_array_elements(CAST(CAST(?1 AS text) AS json))";
     const SAME: &'static str = "IS NOT DISTINCT FROM";
 
     fn literal(value: &Json) -> Result<String, &'static str> {

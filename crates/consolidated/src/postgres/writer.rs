@@ -5,7 +5,7 @@
 
 mod scripted;
 
-use crate::administration::history::{self, EndedSynchronization};
+use crate::administration::history::{self, EndedSynchronization, Noting};
 use crate::administration::{notes, users};
 use crate::catalog::{VersionScripts, require_known};
 use crate::identity::{Remembered, noting, still_ours};
@@ -541,14 +541,13 @@ impl crate::connection::Writer for Writer {
     }
 
     fn note_ended(&mut self, ended: &[EndedSynchronization]) -> Result<(), Failure> {
-        let noted = history::noted(ended);
-        let value = [noted.as_str()];
-        let settled = history::settled(ended);
-        let settled: Vec<&str> = settled.as_deref().into_iter().collect();
-        let settling = settled.first().map(|_| (history::settling::<PostgresWords>(), &*settled));
-        let statements = history::noting::<PostgresWords>().map(|sql| (sql, &value[..]));
-        let statements: Vec<_> = statements.into_iter().chain(settling).collect();
-        self.link.run_all("note synchronizations", &statements).map(drop)
+        let Noting { statements, calls } = history::noting::<PostgresWords>(ended);
+        let values: Vec<Vec<&str>> =
+            calls.iter().map(|(_, values)| values.iter().map(String::as_str).collect()).collect();
+        let bound = calls.iter().zip(&values);
+        let bound: Vec<_> =
+            bound.map(|((which, _), values)| (statements[*which].clone(), &values[..])).collect();
+        self.link.run_all("note synchronizations", &bound).map(drop)
     }
 
     fn trim_logs(&mut self, log_rows_max: i64) -> Result<(), Failure> {

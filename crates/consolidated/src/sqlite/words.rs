@@ -27,7 +27,6 @@ impl Words for SqliteWords {
          WHERE json_valid(bound_users) AND EXISTS (
              SELECT 1 FROM json_each(bound_users) WHERE value = ?1)";
 
-    const ELEMENTS: &'static str = "json_each(?1)";
     const SAME: &'static str = "IS";
 
     fn literal(value: &Json) -> Result<String, &'static str> {

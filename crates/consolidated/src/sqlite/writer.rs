@@ -8,7 +8,7 @@ use super::connect::connect_for;
 use super::errors::failed;
 use super::upload;
 use super::{identity, incarnation, query, start};
-use crate::administration::history::{self, EndedSynchronization};
+use crate::administration::history::{self, EndedSynchronization, Noting};
 use crate::administration::{notes, users};
 use crate::catalog::VersionScripts;
 use crate::disk::Location;
@@ -39,7 +39,7 @@ use crate::synchronization::{
 use crate::upload::decisions::{Deciding, Decisions};
 use crate::upload::owed_rows::OwedRows;
 use model::{Code, Failure, Receipt, Spills};
-use rusqlite::{Connection, ErrorCode};
+use rusqlite::{Connection, ErrorCode, params_from_iter};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -531,14 +531,11 @@ impl crate::connection::Writer for Writer {
 
     fn note_ended(&mut self, ended: &[EndedSynchronization]) -> Result<(), Failure> {
         self.in_savepoint(|writer| {
-            let (doing, noted) = ("note synchronizations", history::noted(ended));
-            let run = |sql: &String| query::run(&writer.connection, doing, sql, [&noted]).map(drop);
-            history::noting::<SqliteWords>().iter().try_for_each(run)?;
-            let settled = history::settled(ended).map(|settled| {
-                let sql = history::settling::<SqliteWords>();
-                query::run(&writer.connection, doing, &sql, [settled]).map(drop)
-            });
-            settled.unwrap_or(Ok(()))
+            let Noting { statements, calls } = history::noting::<SqliteWords>(ended);
+            calls.iter().try_for_each(|(which, values)| {
+                let (doing, values) = ("note synchronizations", params_from_iter(values));
+                query::run(&writer.connection, doing, &statements[*which], values).map(drop)
+            })
         })
     }
 

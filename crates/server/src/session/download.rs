@@ -7,7 +7,7 @@ use crate::fail_point::fail_point;
 use crate::phases::Phase;
 use crate::worker::{Fetch, Withhold, hear};
 use consolidated::{Echo, LastDownload};
-use model::{Counter, Failure, Spill, SpillPosition, Watermark};
+use model::{Counter, Failure, Spill, SpillPosition, Watermark, hex};
 use std::borrow::Cow;
 
 /// Most frames of a download in one write.
@@ -80,8 +80,7 @@ impl Exchange<'_> {
     fn held_afterwards(&self, watermarks: &[Option<Watermark>]) -> LastDownload {
         let tables = self.session.schema.tables.iter().zip(watermarks);
         let held = tables.filter_map(|(table, watermark)| {
-            let bytes = watermark.as_ref()?.as_bytes().iter();
-            Some((table.fingerprint.clone(), bytes.map(|byte| format!("{byte:02x}")).collect()))
+            Some((table.fingerprint.clone(), hex(watermark.as_ref()?.as_bytes())))
         });
         LastDownload {
             claims: self.session.claims.clone(),

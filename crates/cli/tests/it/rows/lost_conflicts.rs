@@ -210,7 +210,7 @@ fn an_operator_finds_a_conflict_by_its_key_and_resolves_it_for_everybody() {
         world.center_sql("UPDATE t SET n = 333 WHERE id = 3");
         let changed = resolve(2, &["--set", "n=44"]);
         assert!(changed.stderr.contains("the row has changed since"), "{changed:?}");
-        assert_eq!(resolve(2, &["--set", "n=44", "--set", "name=new", "--force"]).code, Some(0));
+        assert_eq!(resolve(2, &["--set", "n=44", "--null", "name", "--force"]).code, Some(0));
         // It was deleted at the center, and comes back as bob had it.
         assert_eq!(resolve(3, &["--take", "loser"]).code, Some(0));
         let gone = resolve(3, &["--take", "loser"]);
@@ -220,7 +220,7 @@ fn an_operator_finds_a_conflict_by_its_key_and_resolves_it_for_everybody() {
         world.sync("ann", &server);
         world.sync("bob", &server);
         let rows = query(&world.remote("ann"), "SELECT id, name, n FROM t ORDER BY id");
-        let wanted = [["1", "'it's \\ bob?'", "11"], ["3", "'new'", "44"], ["4", "'d'", "33"]];
+        let wanted = [["1", "'it's \\ bob?'", "11"], ["3", "NULL", "44"], ["4", "'d'", "33"]];
         assert_eq!(rows, wanted);
         world.assert_converged(&["ann", "bob"]);
     }

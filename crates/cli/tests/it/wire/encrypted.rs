@@ -184,9 +184,13 @@ fn whom_a_remote_believes_is_remembered_once_the_server_has_accepted_it() {
 #[test]
 fn the_paths_of_a_certificate_are_remembered_and_no_secret_is() {
     let world = World::new(PROGRAM, SHOP);
-    world.syncline.ok(&["cert", "dev", "--user", "ann"]);
-    world.configure("tls_certificate = \"server.pem\"\ntls_key = \"server.key\"");
-    world.configure("tls_client_ca = \"ca.pem\"\ntls_client = \"optional\"");
+    let told = world.syncline.ok(&["cert", "dev", "--user", "ann"]);
+    let of_server = told.lines().skip_while(|line| !line.starts_with("# for [server]"));
+    let of_server = of_server.take_while(|line| *line != "# for remotes:");
+    let options = of_server.filter(|line| !line.starts_with('#') && !line.starts_with("listen"));
+    world.configure(&options.collect::<Vec<_>>().join("\n"));
+    let proof = "--client-certificate ./client-ann.pem --client-key ./client-ann.key";
+    assert!(told.contains(proof), "{told}");
     world.add_user("ann");
     let server = serve(&world);
     let own = ["--client-certificate", "client-ann.pem", "--client-key", "client-ann.key"];
