@@ -27,7 +27,7 @@ fn diff(dir: &Dir, json: bool) -> Result<(), Failure> {
         output::line(&output::one_line(&format!("{}: {difference}", difference.script_version)))?;
     }
     match differences.is_empty() {
-        true => output::line("model, database and deployment agree"),
+        true => output::line("tables and columns of model, database and deployment agree"),
         false => Ok(()),
     }
 }

@@ -27,7 +27,7 @@ pub(crate) fn dismiss(connection: &Connection, kind: Kind, ids: &[i64]) -> Resul
     let transaction = begin_immediate(connection)?;
     for id in ids {
         if let Kind::Reject = kind {
-            settled::note(connection, *id, Settlement::Dismissed)?;
+            settled::reject(connection, *id, Settlement::Dismissed)?;
         }
         forget(connection, kind, *id)?;
     }
@@ -50,7 +50,7 @@ pub(crate) fn retry(
         retry_one(connection, tables, reject, force).map_err(|failure| {
             failure.about(format!("reject {id}")).table(&reject.table).key(&reject.key)
         })?;
-        settled::note(connection, *id, Settlement::Retried)?;
+        settled::reject(connection, *id, Settlement::Retried)?;
         forget(connection, Kind::Reject, *id)?;
     }
     transaction.commit().map_err(explain)
@@ -212,6 +212,14 @@ fn retry_one(
         }
     }
     let now = row_now(connection, table, &key).map_err(explain)?;
+    // A delete of a row that was there has that row. Otherwise the row was gone when the center
+    // told of the reject, and what is there now is the work of somebody else.
+    let knows_wanted = row.is_some() || !matches!(reject.base.as_deref(), None | Some("null"));
+    if !knows_wanted && now.is_some() {
+        let message = "it is not known what was wanted: the row was not here any more when the \
+                       center told of it";
+        return Err(not_retried(message.to_owned()));
+    }
     let published = row.clone().map(|mut row| {
         row.retain(|column, _| table.published.columns.contains(column));
         row

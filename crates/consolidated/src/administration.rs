@@ -148,8 +148,15 @@ pub(crate) fn tell_differences(findings: &mut Vec<Finding>, differences: &[Diffe
     let differs = differences.iter().filter(|one| one.what != Disagreement::NotPublished);
     let told: Vec<String> = differs.take(DIFFERENCES_TOLD_MAX).map(ToString::to_string).collect();
     let undeployed = findings.iter_mut().find(|found| found.message.starts_with(NOT_DEPLOYED));
-    if let Some(found) = undeployed.filter(|_| !told.is_empty()) {
-        found.message.push_str(&format!(": {}", told.join("; ")));
+    match undeployed {
+        _ if told.is_empty() => (),
+        Some(found) => found.message.push_str(&format!(": {}", told.join("; "))),
+        // What is missing of the deployment does not hide what the next one brings.
+        None => findings.push(Finding {
+            severity: Severity::Error,
+            table: None,
+            message: format!("{NOT_DEPLOYED}: {}", told.join("; ")),
+        }),
     }
     findings.extend(unpublished(differences));
 }

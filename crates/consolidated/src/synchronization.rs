@@ -403,6 +403,9 @@ pub struct FetchRequest<'a> {
     pub marks: &'a [TableMark],
     /// What it presented of tables that are not those of the schema.
     pub held_marks: &'a [TableMark],
+    /// The rows are only counted. What the remote was owed up to its marks has arrived, which
+    /// otherwise an upload before has settled.
+    pub is_counted: bool,
     /// What need not be sent.
     pub echo: &'a Echo,
     /// See [`Applied::time_us`].
@@ -440,6 +443,9 @@ impl FetchRequest<'_> {
     /// Says in the log which tables a remote that had them receives whole: it was away for longer
     /// than changes are kept, or its claims or the database became others.
     pub(crate) fn warn_of_refreshes<'n>(&self, whole: impl Iterator<Item = (usize, &'n str)>) {
+        if self.is_counted {
+            return;
+        }
         let had = |at: usize| self.marks.get(at).is_some_and(|mark| mark.watermark.is_some());
         let tables: Vec<&str> =
             whole.filter(|(position, _)| had(*position)).map(|(_, name)| name).collect();

@@ -213,7 +213,7 @@ codes! {
     /// The file is not an SQLite database, or it is damaged.
     3010 NotADatabase Operator false "check the path; restore the file from a backup";
     /// The file is a remote, so it cannot be a consolidated database.
-    3011 RemoteFile Operator false "name the consolidated database, or `syncline remote detach`";
+    3011 RemoteFile Operator false "name the center's database, or `syncline remote detach FILE`";
     /// The database user of Syncline lacks a required right: on the schema `syncline`, or on a
     /// published table; or, where cursors of your own compare times, to see since when the
     /// transactions of other users are open.
@@ -307,7 +307,7 @@ codes! {
     /// the download. The changes are kept, and the next synchronization uploads them first.
     5006 ApplyBlocked Nobody true "synchronize again when the application writes less";
     /// The file is not a Syncline remote.
-    5007 NotARemote Remote false "`syncline sync FILE --server URL --user NAME` makes it one";
+    5007 NotARemote Remote false "check the name; `syncline sync FILE …` makes a file a remote";
     /// Pending changes would be lost.
     5008 PendingChanges Remote false "synchronize first, or give --discard-pending";
     /// A changed row is larger than a message may be: `frame_bytes_max`, or 64 MiB. An update has

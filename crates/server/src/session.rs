@@ -226,6 +226,7 @@ impl Admitted<'_> {
             },
         };
         let committed = applying.apply().await?;
+        committed.exchange.summary.committed = true;
         match mode {
             Mode::UploadOnly => committed.end().await.map(|()| None),
             _ => committed.fetch().await?.send().await,

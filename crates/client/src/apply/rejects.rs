@@ -551,6 +551,11 @@ fn insert_as_read(
     reason: Reason<'_>,
     row: Option<String>,
 ) -> rusqlite::Result<bool> {
+    if let Some(counter) = reason.counter
+        && settled::is_settled(connection, table, key, counter)?
+    {
+        return Ok(false);
+    }
     let id = facts::get::<i64>(connection, LAST_ID)?.unwrap_or(0) + 1;
     let inserted = connection
         .prepare_cached(

@@ -146,7 +146,7 @@ impl Side {
             resume,
             was_cut,
             settled: match mode {
-                Mode::Full | Mode::DownloadOnly => settled::oldest(connection)?,
+                Mode::Full | Mode::DownloadOnly => settled::untold(connection)?,
                 Mode::UploadOnly | Mode::Ping => Vec::new(),
             },
             arriving: None,
@@ -339,7 +339,7 @@ impl Side {
         self.receives_anew = applied.receives_anew;
         self.committed = None;
         scene.remote.wanted.clear();
-        settled::forget(&scene.remote.connection, self.settled.len())?;
+        settled::note_told(&scene.remote.connection, self.settled.len())?;
         scene.total.downloaded.upserts += download.upsert_rows;
         scene.total.downloaded.deletes += download.delete_rows;
         Ok(())

@@ -34,7 +34,7 @@ pub struct KnownRemote {
     pub last_failure: Option<PastSynchronization>,
     /// The later of the two failed.
     pub failing: bool,
-    /// Notes about its rejected rows.
+    /// Notes about its rejected rows that are not settled there.
     pub rejects: i64,
     /// Notes about conflicts of its changes.
     pub conflicts: i64,
@@ -92,7 +92,8 @@ pub(super) fn remotes<Q: Sql>(
             remote.remember(past);
         }
     }
-    let (rejects, conflicts) = (notes(sql, "reject")?, notes(sql, "conflict")?);
+    let rejects = notes(sql, "reject WHERE settled IS NULL")?;
+    let conflicts = notes(sql, "conflict")?;
     for remote in &mut remotes {
         remote.rejects = rejects.get(&remote.remote_id).copied().unwrap_or_default();
         remote.conflicts = conflicts.get(&remote.remote_id).copied().unwrap_or_default();
@@ -120,10 +121,10 @@ impl KnownRemote {
     }
 }
 
-/// How many notes of a kind there are, by remote.
-fn notes<Q: Sql>(sql: &mut Q, kind: &str) -> Result<HashMap<String, i64>, Failure> {
+/// How many notes of these there are, by remote.
+fn notes<Q: Sql>(sql: &mut Q, these: &str) -> Result<HashMap<String, i64>, Failure> {
     let query = format!(
-        "SELECT remote_id, CAST(count(*) AS text) FROM {{}}syncline_{kind} GROUP BY remote_id"
+        "SELECT remote_id, CAST(count(*) AS text) FROM {{}}syncline_{these} GROUP BY remote_id"
     );
     let rows = sql.bookkeep("count the notes", &query, &[])?;
     rows.iter().map(|row| Ok((text(row, 0), number(row, 1)?))).collect()

@@ -48,7 +48,8 @@ pub(super) fn resolve<Q: Sql, T: TableFacts>(
             for (column, value) in values {
                 if table.column(column).is_none_or(|_| key.contains_key(column)) {
                     let why = format!("`{column}` is no column of it that may change");
-                    return Err(unresolved(&why));
+                    let hint = "name a column of the table that is not a part of its key";
+                    return Err(unresolved(&why).hint(hint));
                 }
                 row.insert(column.clone(), Json::from(value.as_deref()));
             }

@@ -47,6 +47,7 @@ pub fn rows_waiting(
         counter: Counter(remote.counter),
         marks: &marks,
         held_marks: &[],
+        is_counted: true,
         echo: &Echo::default(),
         time_us: None,
         wanted: &[],

@@ -63,6 +63,7 @@ pub(crate) struct OwedEntries<'a, 's> {
     /// Which tables are sent.
     are_sent: Vec<bool>,
     settled: Counter,
+    is_counted: bool,
     row_bytes_max: u64,
     sink: &'a mut Sink<'s>,
     /// The table of the last entry.
@@ -83,6 +84,7 @@ impl<'a, 's> OwedEntries<'a, 's> {
             tables: ranges.iter().map(|_| OwedKeys::within(spills)).collect(),
             are_sent: ranges.iter().map(|range| range.sends_rows()).collect(),
             settled: settled.unwrap_or(Counter(0)),
+            is_counted: request.is_counted,
             row_bytes_max: request.row_bytes_max,
             sink,
             last: None,
@@ -112,6 +114,9 @@ impl<'a, 's> OwedEntries<'a, 's> {
     /// Takes an entry: a row, or a bundle.
     pub(crate) fn add(&mut self, entry: OwedEntry, is_bundle: bool) -> Result<(), Failure> {
         let (table, is_sent) = (entry.table, self.are_sent[entry.table]);
+        if self.is_counted && entry.withheld.is_none() && entry.counter <= self.settled {
+            return Ok(());
+        }
         if is_bundle {
             for key in bundle::keys(&entry.key)? {
                 if entry.reject.is_some() {

@@ -101,14 +101,17 @@ impl Writer {
 
     /// Refuses to write to a file that no other program can find any more.
     fn require_in_place(&self) -> Result<(), Failure> {
-        if start::file_at(&self.location) == self.file {
+        let found = start::file_at(&self.location);
+        if found == self.file {
             return Ok(());
         }
-        let message = format!(
-            "{} is another file than when the server started",
-            self.location.path.display()
-        );
-        Err(Failure::new(Code::DatabaseReplaced, message))
+        let name = self.location.path.file_name().unwrap_or_default().display();
+        let failure = |what: &str| Failure::new(Code::DatabaseReplaced, format!("{name} {what}"));
+        Err(match found {
+            Some(_) => failure("is another file than when the server started"),
+            None => failure("is not where it was when the server started")
+                .hint("put the file back in its place; the server goes on by itself"),
+        })
     }
 
     /// Whether the database still has what the last transaction found: a start of a server. Inside

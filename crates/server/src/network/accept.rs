@@ -159,7 +159,7 @@ fn note(
     (bytes_in, bytes_out): (u64, u64),
     duration_ms: u64,
 ) {
-    if !summary.synchronizes {
+    if !summary.synchronizes || failure.is_none() && !summary.committed {
         return;
     }
     shared.chronicle.note(EndedSynchronization {

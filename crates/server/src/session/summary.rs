@@ -17,6 +17,9 @@ pub(crate) struct Summary {
     pub(crate) client: String,
     /// It wants rows, and not only to know whether it might.
     pub(crate) synchronizes: bool,
+    /// It has done its work at the database. Otherwise another exchange of the same synchronization
+    /// follows, or it has failed.
+    pub(crate) committed: bool,
     /// What became of rejects at the remote, as it says.
     pub(crate) settled_rejects: Vec<SettledReject>,
     pub(crate) uploaded: u64,
@@ -46,6 +49,7 @@ impl Summary {
             script_version: String::new(),
             client: String::new(),
             synchronizes: false,
+            committed: false,
             settled_rejects: Vec::new(),
             uploaded: 0,
             conflicts: 0,

@@ -61,6 +61,7 @@ fn fetch(
         session: &comparison.session,
         counter: comparison.counter,
         marks,
+        is_counted: false,
         held_marks: if marks.is_empty() { &[] } else { &comparison.held_marks },
         // As two rows: both keys are left out.
         // What the remote has uploaded itself is left out too, unless its watermark knows of it.

@@ -354,6 +354,7 @@ fn request<'f>(fetch: &'f Fetch, cut: Cut, no_echo: &'f Echo) -> FetchRequest<'f
         counter: fetch.counter,
         marks: &fetch.marks,
         held_marks: &fetch.held_marks,
+        is_counted: false,
         // Of what it has uploaded since, the remote may keep older images (RS4).
         echo: if fetch.resume.tables.is_empty() { &fetch.echo } else { no_echo },
         time_us: fetch.time_us,

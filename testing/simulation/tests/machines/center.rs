@@ -94,6 +94,7 @@ fn what_was_downloaded_survives_a_power_cut_without_a_log() {
             counter: Counter(1),
             marks: &[],
             held_marks: &[],
+            is_counted: false,
             echo: &Echo::default(),
             time_us: None,
             wanted: &[],

@@ -121,5 +121,15 @@ fn more_rows_than_are_counted_are_told_so() {
         world.sync("ben", &server);
         until_noted(&world, "ben", 2);
         assert_eq!(listed(&world, "ben")["rows_waiting"], 0, "it has its own row");
+        // What it was sent because it lost a conflict does not wait any more.
+        world.center_sql("UPDATE t SET name = 'center' WHERE id = 2");
+        sql(&world.remote("ben"), "UPDATE t SET name = 'ben' WHERE id = 2");
+        assert_eq!(world.sync("ben", &server)["conflicts"], 1);
+        until_noted(&world, "ben", 3);
+        let counted = world.syncline.run(&["fleet", "list"]);
+        assert_eq!(
+            (listed(&world, "ben")["rows_waiting"].clone(), &*counted.stderr),
+            (json!(0), "")
+        );
     }
 }

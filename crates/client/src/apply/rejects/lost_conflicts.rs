@@ -3,6 +3,7 @@
 //! Their table is created with the first of them. Unlike a reject, a lost conflict leaves nothing
 //! to be done: the rule of the table has decided.
 
+use super::settled;
 use crate::apply::circumstances::Circumstances;
 use crate::apply::readable::{key_json, row_json, row_text};
 use crate::apply::values::{bind_key, next_key};
@@ -98,6 +99,7 @@ pub(crate) fn forget(connection: &Connection, id: i64) -> Result<bool, Failure> 
     if !has_table(connection)? {
         return Ok(false);
     }
+    settled::conflict(connection, id)?;
     let forget = "DELETE FROM syncline_conflict WHERE id = ?1";
     connection.execute(forget, [id]).map(|rows| rows > 0).map_err(explain)
 }
@@ -132,12 +134,15 @@ pub(super) fn record(
     let key = next_key(table, &mut RowReader::new(&conflict.key))?;
     let Counter(counter) = conflict.counter;
     let insert = || -> rusqlite::Result<Option<i64>> {
+        let of = (table.name(), key_json(table, &key));
+        if settled::is_settled(connection, of.0, &of.1, conflict.counter)? {
+            return Ok(None);
+        }
         let id = facts::get::<i64>(connection, LAST_ID)?.unwrap_or(0) + 1;
         let lost = row_json(connection, table, &key, 0, &[])?;
         let sql = "INSERT OR IGNORE INTO syncline_conflict
                        (id, at, table_name, key, counter, rule, lost_row, base_row)
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
-        let of = (table.name(), key_json(table, &key));
         let base = base(&key)?;
         let values = rusqlite::params![id, at, of.0, of.1, counter, conflict.rule, lost, base];
         if connection.prepare_cached(sql)?.execute(values)? == 0 {

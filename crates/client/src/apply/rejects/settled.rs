@@ -1,10 +1,12 @@
-//! Rejects that a person has settled, until a server knows what became of them.
+//! Rejects and lost conflicts that a person has settled.
 //!
-//! The center only shows it, so nothing waits for it: the oldest go with each Hello, and are
-//! forgotten when that synchronization has succeeded. The table is created with the first of them.
+//! A server may tell of them again: a deployment that changes tables makes it forget what had
+//! arrived. They stay settled, for what was decided is not asked twice. What became of a reject is
+//! told to the center with the next Hello; nothing waits for that. The table is created with the
+//! first of them.
 
 use crate::connection::explain;
-use model::Failure;
+use model::{Counter, Failure};
 use protocol::{SETTLED_REJECTS_MAX, SettledReject, Settlement};
 use rusqlite::Connection;
 
@@ -13,25 +15,61 @@ const TABLE: &str = "CREATE TABLE IF NOT EXISTS syncline_settled (
   table_name TEXT NOT NULL,
   key        TEXT NOT NULL,
   counter    INTEGER NOT NULL,
-  retried    INTEGER NOT NULL
+  retried    INTEGER NOT NULL,
+  told       INTEGER NOT NULL,
+  UNIQUE (table_name, key, counter)
 )";
 
-/// Notes what becomes of a reject, which is still in the file.
-pub(crate) fn note(connection: &Connection, id: i64, as_what: Settlement) -> Result<(), Failure> {
-    connection.execute_batch(TABLE).map_err(explain)?;
-    let note = "INSERT INTO syncline_settled (table_name, key, counter, retried)
-                SELECT table_name, key, counter, ?2 FROM syncline_reject
-                WHERE id = ?1 AND counter >= 0";
-    let retried = as_what == Settlement::Retried;
-    connection.execute(note, (id, retried)).map(drop).map_err(explain)
+/// Most that a file remembers; the newest stay (S9).
+const KEPT_MAX: usize = 10_000;
+
+/// Remembers what becomes of a reject, which is still in the file, until the center knows it.
+pub(crate) fn reject(connection: &Connection, id: i64, as_what: Settlement) -> Result<(), Failure> {
+    remember(connection, "syncline_reject", (id, as_what == Settlement::Retried, false))
 }
 
-/// The oldest of them, as many as one Hello tells.
-pub(crate) fn oldest(connection: &Connection) -> Result<Vec<SettledReject>, Failure> {
-    if !has_table(connection)? {
+/// Remembers that a lost conflict is settled, which is still in the file.
+pub(super) fn conflict(connection: &Connection, id: i64) -> Result<(), Failure> {
+    remember(connection, "syncline_conflict", (id, false, true))
+}
+
+fn remember(
+    connection: &Connection,
+    of: &str,
+    (id, retried, told): (i64, bool, bool),
+) -> Result<(), Failure> {
+    connection.execute_batch(TABLE).map_err(explain)?;
+    let remember = format!(
+        "INSERT OR IGNORE INTO syncline_settled (table_name, key, counter, retried, told)
+         SELECT table_name, key, counter, ?2, ?3 FROM {of} WHERE id = ?1 AND counter >= 0"
+    );
+    connection.execute(&remember, (id, retried, told)).map_err(explain)?;
+    let forget = "DELETE FROM syncline_settled
+                  WHERE id <= (SELECT max(id) FROM syncline_settled) - ?1";
+    connection.execute(forget, [KEPT_MAX as i64]).map(drop).map_err(explain)
+}
+
+/// Whether a person has settled what is told of this row.
+pub(super) fn is_settled(
+    connection: &Connection,
+    table: &str,
+    key: &str,
+    counter: Counter,
+) -> rusqlite::Result<bool> {
+    if !connection.table_exists(Some("main"), "syncline_settled")? {
+        return Ok(false);
+    }
+    let sql = "SELECT 1 FROM syncline_settled WHERE table_name = ?1 AND key = ?2 AND counter = ?3";
+    connection.prepare_cached(sql)?.exists((table, key, counter.0))
+}
+
+/// The oldest rejects of which the center has not been told, as many as one Hello tells.
+pub(crate) fn untold(connection: &Connection) -> Result<Vec<SettledReject>, Failure> {
+    if !connection.table_exists(Some("main"), "syncline_settled").map_err(explain)? {
         return Ok(Vec::new());
     }
-    let sql = "SELECT table_name, key, counter, retried FROM syncline_settled ORDER BY id LIMIT ?1";
+    let sql = "SELECT table_name, key, counter, retried FROM syncline_settled
+               WHERE told = 0 ORDER BY id LIMIT ?1";
     let mut statement = connection.prepare(sql).map_err(explain)?;
     let rows = statement.query_map([SETTLED_REJECTS_MAX as i64], |row| {
         Ok(SettledReject {
@@ -47,21 +85,17 @@ pub(crate) fn oldest(connection: &Connection) -> Result<Vec<SettledReject>, Fail
     rows.map_err(explain)?.collect::<rusqlite::Result<_>>().map_err(explain)
 }
 
-/// Forgets as many of the oldest: a server knows them.
-pub(crate) fn forget(connection: &Connection, told: usize) -> Result<(), Failure> {
+/// A server knows as many of the oldest.
+pub(crate) fn note_told(connection: &Connection, told: usize) -> Result<(), Failure> {
     if told == 0 {
         return Ok(());
     }
-    let forget = "DELETE FROM syncline_settled
-                  WHERE id IN (SELECT id FROM syncline_settled ORDER BY id LIMIT ?1)";
-    connection.execute(forget, [told as i64]).map(drop).map_err(explain)
+    let note = "UPDATE syncline_settled SET told = 1 WHERE id IN (
+                    SELECT id FROM syncline_settled WHERE told = 0 ORDER BY id LIMIT ?1)";
+    connection.execute(note, [told as i64]).map(drop).map_err(explain)
 }
 
 /// Forgets all.
 pub(crate) fn clear(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch("DROP TABLE IF EXISTS syncline_settled")
-}
-
-fn has_table(connection: &Connection) -> Result<bool, Failure> {
-    connection.table_exists(Some("main"), "syncline_settled").map_err(explain)
 }

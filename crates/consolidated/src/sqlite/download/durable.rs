@@ -166,6 +166,7 @@ mod tests {
             counter: Counter(1),
             marks: &[],
             held_marks: &[],
+            is_counted: false,
             echo: &Echo::default(),
             time_us: None,
             wanted: &[],

@@ -110,6 +110,7 @@ fn fetch(
 ) -> Result<(), Failure> {
     let session = center.session(remote);
     let request = FetchRequest {
+        is_counted: false,
         session: &session,
         counter: applied.counter,
         marks: &marks(&session, remote),

@@ -337,6 +337,7 @@ fn fetch(
     remote: &Remote,
 ) -> Result<syncline_consolidated::Fetched, model::Failure> {
     let request = syncline_consolidated::FetchRequest {
+        is_counted: false,
         session,
         counter: remote.identity.counter,
         marks: &remote.marks,

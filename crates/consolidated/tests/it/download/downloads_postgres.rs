@@ -316,6 +316,7 @@ fn a_reader_survives_the_loss_of_its_connection_before_a_deployment() {
     let mut downloads = std::mem::replace(&mut center.reader, open_reader(&center.url).unwrap());
     let session = center.session(&remote);
     let request = FetchRequest {
+        is_counted: false,
         session: &session,
         counter: remote.identity.counter,
         marks: &center::marks(&session, &remote),

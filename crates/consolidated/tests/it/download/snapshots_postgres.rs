@@ -48,6 +48,7 @@ fn download(
 ) -> Result<Vec<String>, Failure> {
     let session = center.session(remote);
     let request = FetchRequest {
+        is_counted: false,
         session: &session,
         counter: applied.counter,
         marks: &remote.marks,
