@@ -229,7 +229,7 @@ fn nothing_is_remembered_before_a_server_has_accepted_it() {
     world.syncline.run(&[&unreachable[..], &password].concat());
     let refused = ["sync", "ann.db", "--server", &server.url, "--user", "ben"];
     world.syncline.fails("E2101", &[&refused[..], &password].concat());
-    assert_eq!(known(), [Value::Null, Value::Null, json!([])]);
+    world.syncline.fails("E5007", &["remote", "status", "ann.db"]);
     world.syncline.fails("E5011", &with(&[]));
     // … nor on a later one.
     world.sync("ann", &server);

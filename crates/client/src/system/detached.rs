@@ -24,6 +24,9 @@ pub(super) fn remember(
     location: &Location,
     history: History,
 ) -> Result<(), Failure> {
+    if history == History::default() {
+        return Ok(());
+    }
     let memory = Memory {
         file_number: location.number(),
         schema_version: schema_version(connection)?,
