@@ -484,7 +484,7 @@ pub(crate) enum RemoteAction {
     Status(RemoteFile),
     /// Lists the pending changes, which are not uploaded yet
     Pending(RemoteFile),
-    /// Lists, retries or dismisses the rows that the consolidated database refused
+    /// Lists, shows, retries or dismisses the rows that the consolidated database refused
     Rejects(RemoteRejects),
     /// Lists, shows, retries or dismisses the changes that lost conflicts
     Conflicts(RemoteConflicts),

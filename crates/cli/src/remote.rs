@@ -5,12 +5,14 @@ pub(crate) mod left_behind;
 mod selection;
 mod verify;
 
-use crate::args::{RemoteAction, RemoteFile, RemoteOptions, RemoteRejects, RemoteRejectsAction};
+use crate::args::{
+    RemoteAction, RemoteFile, RemoteOptions, RemoteRejects, RemoteRejectsAction, Selection,
+};
 use crate::readable::{self, parsed};
 use client::transport::Trust;
 use client::{Components, Kept, Remote, Status, StoredReject, TableStatus};
 use model::{Code, Direction, Failure};
-use selection::{Decided, Entry, decide};
+use selection::{Decided, Entry, decide, selected};
 use serde_json::{Value, json};
 use terminal::output::{self, counted};
 
@@ -205,6 +207,10 @@ fn pending(file: &RemoteFile) -> Result<(), Failure> {
 
 fn rejects_or_decide(options: &RemoteRejects) -> Result<(), Failure> {
     match (&options.action, &options.file) {
+        (Some(RemoteRejectsAction::List { remote }), _) => rejects(remote, None),
+        (Some(RemoteRejectsAction::Show { remote, selection }), _) => {
+            rejects(remote, Some(selection))
+        }
         (Some(RemoteRejectsAction::Retry { remote, selection, force }), _) => {
             let mut file = open(remote)?;
             let rejects = file.rejects()?;
@@ -221,7 +227,7 @@ fn rejects_or_decide(options: &RemoteRejects) -> Result<(), Failure> {
                 file.dismiss_rejects(ids)
             })
         }
-        (None, Some(file)) => rejects(&RemoteFile { file: file.clone(), json: options.json }),
+        (None, Some(file)) => rejects(&RemoteFile { file: file.clone(), json: options.json }, None),
         (None, None) => Err(Failure::new(Code::Bug, "a file was required and not given")),
     }
 }
@@ -253,9 +259,14 @@ impl Entry for StoredReject {
     }
 }
 
-fn rejects(file: &RemoteFile) -> Result<(), Failure> {
+/// Prints all rejects, or those of the selection.
+fn rejects(file: &RemoteFile, only: Option<&Selection>) -> Result<(), Failure> {
     let mut remote = open(file)?;
-    let rejects = remote.rejects()?;
+    let mut rejects = remote.rejects()?;
+    if let Some(only) = only {
+        let ids = selected(&rejects, only)?;
+        rejects.retain(|reject| ids.contains(&reject.id));
+    }
     let never: Vec<Option<String>> =
         rejects.iter().map(|reject| remote.never_retried(reject)).collect::<Result<_, _>>()?;
     if file.json {

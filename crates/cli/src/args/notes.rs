@@ -1,7 +1,7 @@
 //! `syncline rejects` and `syncline conflicts`: the center's records of single rows.
 
 use super::Dir;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 
 /// Shows uploaded rows that the consolidated database refused.
 ///
@@ -112,6 +112,7 @@ pub(crate) struct ShowNote {
 
 /// What the row of a conflict should be.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("wanted").required(true).multiple(true)))]
 pub(crate) struct ResolveConflict {
     /// Its number, which `list` shows
     #[arg(value_name = "ID")]
@@ -121,15 +122,16 @@ pub(crate) struct ResolveConflict {
     pub(crate) dir: Dir,
 
     /// Take what lost: the row, or the delete
-    #[arg(long, value_name = "WHAT", value_enum, required_unless_present_any = ["set", "null"])]
+    #[arg(long, value_name = "WHAT", value_enum, group = "wanted")]
     pub(crate) take: Option<Taken>,
 
     /// Give a column of the row this value (repeatable)
-    #[arg(long, value_name = "COLUMN=VALUE", value_parser = parse_set, conflicts_with = "take")]
+    #[arg(long, value_name = "COLUMN=VALUE", value_parser = parse_set, group = "wanted",
+          conflicts_with = "take")]
     pub(crate) set: Vec<(String, String)>,
 
     /// Make a column of the row NULL (repeatable)
-    #[arg(long, value_name = "COLUMN", conflicts_with = "take")]
+    #[arg(long, value_name = "COLUMN", group = "wanted", conflicts_with = "take")]
     pub(crate) null: Vec<String>,
 
     /// Also if the row has changed since

@@ -4,7 +4,7 @@ use super::RemoteFile;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
-/// Lists, retries or dismisses the rows that the consolidated database refused.
+/// Lists, shows, retries or dismisses the rows that the consolidated database refused.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "\
@@ -30,6 +30,18 @@ pub(crate) struct RemoteRejects {
 /// What to do with rejects.
 #[derive(Debug, Subcommand)]
 pub(crate) enum RemoteRejectsAction {
+    /// Lists them, one line per column
+    List {
+        #[command(flatten)]
+        remote: RemoteFile,
+    },
+    /// Shows some of them
+    Show {
+        #[command(flatten)]
+        remote: RemoteFile,
+        #[command(flatten)]
+        selection: Selection,
+    },
     /// Makes rejected changes again, to the current rows
     Retry {
         #[command(flatten)]
@@ -51,9 +63,10 @@ pub(crate) enum RemoteRejectsAction {
 
 /// Which rejects or conflicts.
 #[derive(Debug, Args)]
+#[group(required = true, multiple = true)]
 pub(crate) struct Selection {
     /// The one of this number (repeatable)
-    #[arg(long = "id", value_name = "ID", required_unless_present_any = ["table", "all"])]
+    #[arg(long = "id", value_name = "ID")]
     pub(crate) ids: Vec<i64>,
 
     /// Those of this table

@@ -111,7 +111,14 @@ fn what_was_settled_does_not_come_back_with_a_deployment() {
         );
         let told = world.sync("ann", &server);
         assert_eq!((&told["rejected"], &told["conflicts_lost"]), (&json!(2), &json!(2)), "{told}");
-        command(&world, &["dismiss", "FILE", "--id", &id_of(&world, 3)]);
+        let one = id_of(&world, 3);
+        let shown = command(&world, &["show", "FILE", "--id", &one]).stdout;
+        assert!(shown.contains("id=3") && !shown.contains("id=4"), "{shown}");
+        let listed = command(&world, &["list", "FILE"]).stdout;
+        assert!(listed.contains("id=3") && listed.contains("id=4"), "{listed}");
+        let which = command(&world, &["retry", "FILE"]).stderr;
+        assert!(which.contains("--id") && which.contains("--all"), "{which}");
+        command(&world, &["dismiss", "FILE", "--id", &one]);
         world.center_sql("INSERT INTO allowed VALUES (1)");
         command(&world, &["retry", "FILE", "--id", &id_of(&world, 4)]);
         let conflicts = |arguments: &[&str]| {
