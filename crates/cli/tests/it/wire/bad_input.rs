@@ -263,7 +263,7 @@ impl Bench {
     /// Everything that must not change: both databases with all their tables, and what waits.
     /// What both ends note about attempts is left out; taking notes is no change.
     fn dump(&self) -> Vec<Vec<String>> {
-        let mut rows = dump(&self.world.consolidated(), &["syncline_remote"]);
+        let mut rows = dump(&self.world.consolidated(), &NOTED);
         let attempts = ["syncline_state", "syncline_generation", "syncline_change_purchase"];
         rows.extend(dump(&self.world.remote("ann"), &attempts));
         let waiting = self.world.syncline.ok(&["remote", "pending", "ann.db", "--json"]);
@@ -285,6 +285,9 @@ impl Bench {
         outcome
     }
 }
+
+/// What the center notes of attempts.
+const NOTED: [&str; 2] = ["syncline_remote", "syncline_synchronization"];
 
 /// The schema and every row, SQLite's and Syncline's own tables included.
 fn dump(path: &Path, but: &[&str]) -> Vec<Vec<String>> {
@@ -615,7 +618,7 @@ fn full_disk_at_the_center(_: &Bench) -> Outcome {
     let large = "INSERT INTO customer SELECT value, 'large', randomblob(400000)
         FROM json_each('[20,21,22,23,24]')";
     sql(&world.remote("ann"), large);
-    let before = dump(&world.consolidated(), &[]);
+    let before = dump(&world.consolidated(), &NOTED);
     let limit = "trap '' XFSZ; ulimit -f 1000; exec \"$0\" serve --listen tcp://127.0.0.1:0";
     let mut limited = Command::new("sh");
     limited.args(["-c", limit, PROGRAM]).current_dir(world.path("."));
@@ -644,7 +647,7 @@ fn full_disk_at_the_center(_: &Bench) -> Outcome {
     if let Some(small) = &small {
         small.ok(&disk, "sh", &["-c", "rm -f ../consolidated.db*; cp consolidated.db* .."]);
     }
-    let after = dump(&world.consolidated(), &["syncline_remote"]);
+    let after = dump(&world.consolidated(), &NOTED);
     // A server that finds the file in another place takes it for a copy, and notes its start.
     let uploaded = |mut rows: Vec<Vec<String>>| {
         rows.retain(|row| row[0] != "'syncline_remote'" && row[0] != "'syncline_system'");
