@@ -86,10 +86,11 @@ pub(super) fn remotes<Q: Sql>(
         let found = remotes.iter_mut().filter(|remote| remote.remote_id == remote_id);
         found.for_each(|remote| remote.owed -= twice);
     }
+    // They are sorted by their ID, and there may be very many.
     for past in history::last(sql, only)? {
-        let found = remotes.iter_mut().find(|remote| remote.remote_id == past.ended.remote_id);
-        if let Some(remote) = found {
-            remote.remember(past);
+        let of = past.ended.remote_id.as_str();
+        if let Ok(at) = remotes.binary_search_by(|remote| remote.remote_id.as_str().cmp(of)) {
+            remotes[at].remember(past);
         }
     }
     let rejects = notes(sql, "reject WHERE settled IS NULL")?;
