@@ -45,10 +45,10 @@ use crate::upload::ReceivedUpload;
 use crate::worker::{FetchedDownload, Heard};
 use acknowledgement::Awaited;
 use admission::{admit, expect_hello, held_marks, identity, marks};
-use consolidated::{Applied, Session};
+use consolidated::{Applied, EndedSynchronization, Session};
 use ending::Ending;
 use exchange::Exchange;
-use model::{Code, Failure, Spill};
+use model::{Code, Failure, Spill, cut};
 use protocol::{Compression, Hello, Mode, UploadState};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -140,8 +140,9 @@ impl<'a> New<'a> {
         self.summary.phases.end(Phase::Receiving);
         self.summary.remote = hello.remote_id.to_string();
         self.summary.user = hello.user.to_string();
-        self.summary.client.clone_from(&hello.client);
-        self.summary.settled_rejects.clone_from(&hello.settled_rejects);
+        // It is kept for a while, whoever this is.
+        let client = cut(&hello.client, EndedSynchronization::CLIENT_BYTES_MAX);
+        self.summary.client = client.into_owned();
         self.summary.synchronizes = hello.mode != Mode::Ping;
         if self.shared.stopping.load(Ordering::Relaxed) {
             // Then at the latest the next one may listen.
@@ -180,6 +181,7 @@ impl Greeted<'_> {
             None => place()?,
         };
         summary.script_version = session.script_version.to_string();
+        summary.settled_rejects.clone_from(&hello.settled_rejects);
         warn_of_waiting_tables(&session);
         let identity = identity(&hello);
         let (remote_id, user) = (hello.remote_id.clone(), hello.user.clone());

@@ -18,9 +18,6 @@ const UNPROVEN_KEPT: usize = 1;
 /// Longest text of a failure, in bytes.
 const MESSAGE_BYTES_MAX: usize = 500;
 
-/// Longest name of a client program, in bytes.
-const CLIENT_BYTES_MAX: usize = 100;
-
 /// A synchronization that has ended.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct EndedSynchronization {
@@ -60,6 +57,11 @@ pub struct EndedSynchronization {
     pub last_download: Option<LastDownload>,
     /// Rejects that are settled at the remote, as it says.
     pub settled_rejects: Vec<SettledReject>,
+}
+
+impl EndedSynchronization {
+    /// Longest name of a client program that is kept, in bytes.
+    pub const CLIENT_BYTES_MAX: usize = 100;
 }
 
 /// What became of a reject at its remote.
@@ -181,7 +183,7 @@ fn values(one: &EndedSynchronization) -> Vec<String> {
         one.remote_id.clone(),
         one.user.clone(),
         one.script_version.clone(),
-        storable(&one.client, CLIENT_BYTES_MAX),
+        storable(&one.client, EndedSynchronization::CLIENT_BYTES_MAX),
         one.phases.clone(),
         storable(message, MESSAGE_BYTES_MAX),
         held.unwrap_or_default(),
