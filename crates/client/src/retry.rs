@@ -26,10 +26,7 @@ pub(crate) enum Kind {
 pub(crate) fn dismiss(connection: &Connection, kind: Kind, ids: &[i64]) -> Result<(), Failure> {
     let transaction = begin_immediate(connection)?;
     for id in ids {
-        if let Kind::Reject = kind {
-            settled::reject(connection, *id, Settlement::Dismissed)?;
-        }
-        forget(connection, kind, *id)?;
+        forget(connection, kind, *id, Settlement::Dismissed)?;
     }
     transaction.commit().map_err(explain)
 }
@@ -50,8 +47,7 @@ pub(crate) fn retry(
         retry_one(connection, tables, reject, force).map_err(|failure| {
             failure.about(format!("reject {id}")).table(&reject.table).key(&reject.key)
         })?;
-        settled::reject(connection, *id, Settlement::Retried)?;
-        forget(connection, Kind::Reject, *id)?;
+        forget(connection, Kind::Reject, *id, Settlement::Retried)?;
     }
     transaction.commit().map_err(explain)
 }
@@ -73,7 +69,7 @@ pub(crate) fn retry_conflicts(
         retry_conflict(connection, tables, conflict, force).map_err(|failure| {
             failure.about(format!("conflict {id}")).table(&conflict.table).key(&conflict.key)
         })?;
-        forget(connection, Kind::Conflict, *id)?;
+        forget(connection, Kind::Conflict, *id, Settlement::Retried)?;
     }
     transaction.commit().map_err(explain)
 }
@@ -86,9 +82,16 @@ fn unknown(kind: Kind, id: i64) -> Failure {
     }
 }
 
-fn forget(connection: &Connection, kind: Kind, id: i64) -> Result<(), Failure> {
+/// Removes it from its list, and remembers that it is settled.
+fn forget(
+    connection: &Connection,
+    kind: Kind,
+    id: i64,
+    as_what: Settlement,
+) -> Result<(), Failure> {
     let forgotten = match kind {
         Kind::Reject => {
+            settled::reject(connection, id, as_what)?;
             let sql = "DELETE FROM syncline_reject WHERE id = ?1";
             connection.execute(sql, [id]).map_err(explain)? > 0
         }
