@@ -33,7 +33,7 @@ pub(crate) use notes::{
 };
 pub(crate) use remote_conflicts::{RemoteConflicts, RemoteConflictsAction};
 pub(crate) use remote_file::RemoteFile;
-pub(crate) use remote_rejects::{RemoteRejects, RemoteRejectsAction, Selection};
+pub(crate) use remote_rejects::{Again, RemoteRejects, RemoteRejectsAction, Selected, Selection};
 pub(crate) use remote_verify::VerifyOptions;
 pub(crate) use user::{UserAction, UserOptions};
 

@@ -6,7 +6,8 @@ mod selection;
 mod verify;
 
 use crate::args::{
-    RemoteAction, RemoteFile, RemoteOptions, RemoteRejects, RemoteRejectsAction, Selection,
+    Again, RemoteAction, RemoteFile, RemoteOptions, RemoteRejects, RemoteRejectsAction, Selected,
+    Selection,
 };
 use crate::readable::{self, parsed};
 use client::transport::Trust;
@@ -207,11 +208,12 @@ fn pending(file: &RemoteFile) -> Result<(), Failure> {
 
 fn rejects_or_decide(options: &RemoteRejects) -> Result<(), Failure> {
     match (&options.action, &options.file) {
-        (Some(RemoteRejectsAction::List { remote }), _) => rejects(remote, None),
-        (Some(RemoteRejectsAction::Show { remote, selection }), _) => {
+        (Some(RemoteRejectsAction::List(remote)), _) => rejects(remote, None),
+        (Some(RemoteRejectsAction::Show(Selected { remote, selection })), _) => {
             rejects(remote, Some(selection))
         }
-        (Some(RemoteRejectsAction::Retry { remote, selection, force }), _) => {
+        (Some(RemoteRejectsAction::Retry(Again { these, force })), _) => {
+            let Selected { remote, selection } = these;
             let mut file = open(remote)?;
             let rejects = file.rejects()?;
             decide(remote, &rejects, selection, Decided::Retried, &mut |ids| {
@@ -220,7 +222,7 @@ fn rejects_or_decide(options: &RemoteRejects) -> Result<(), Failure> {
                 Ok(())
             })
         }
-        (Some(RemoteRejectsAction::Dismiss { remote, selection }), _) => {
+        (Some(RemoteRejectsAction::Dismiss(Selected { remote, selection })), _) => {
             let mut file = open(remote)?;
             let rejects = file.rejects()?;
             decide(remote, &rejects, selection, Decided::Dismissed, &mut |ids| {

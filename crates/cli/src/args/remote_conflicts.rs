@@ -1,6 +1,7 @@
 //! `syncline remote conflicts`: what to do with the changes that lost conflicts.
 
-use super::{RemoteFile, Selection};
+use super::RemoteFile;
+use super::remote_rejects::{Again, Selected};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
@@ -33,32 +34,11 @@ pub(crate) struct RemoteConflicts {
 #[derive(Debug, Subcommand)]
 pub(crate) enum RemoteConflictsAction {
     /// Lists them, one per line
-    List {
-        #[command(flatten)]
-        remote: RemoteFile,
-    },
+    List(RemoteFile),
     /// Shows the row that lost and the row that stayed
-    Show {
-        #[command(flatten)]
-        remote: RemoteFile,
-        #[command(flatten)]
-        selection: Selection,
-    },
+    Show(Selected),
     /// Makes the changes again, to the rows that stayed
-    Retry {
-        #[command(flatten)]
-        remote: RemoteFile,
-        #[command(flatten)]
-        selection: Selection,
-        /// Also if the row has changed since, here or at the consolidated database
-        #[arg(long)]
-        force: bool,
-    },
+    Retry(Again),
     /// Removes them from the list
-    Dismiss {
-        #[command(flatten)]
-        remote: RemoteFile,
-        #[command(flatten)]
-        selection: Selection,
-    },
+    Dismiss(Selected),
 }

@@ -31,34 +31,34 @@ pub(crate) struct RemoteRejects {
 #[derive(Debug, Subcommand)]
 pub(crate) enum RemoteRejectsAction {
     /// Lists them, one line per column
-    List {
-        #[command(flatten)]
-        remote: RemoteFile,
-    },
+    List(RemoteFile),
     /// Shows some of them
-    Show {
-        #[command(flatten)]
-        remote: RemoteFile,
-        #[command(flatten)]
-        selection: Selection,
-    },
+    Show(Selected),
     /// Makes rejected changes again, to the current rows
-    Retry {
-        #[command(flatten)]
-        remote: RemoteFile,
-        #[command(flatten)]
-        selection: Selection,
-        /// Also if the row has changed since, here or at the consolidated database
-        #[arg(long)]
-        force: bool,
-    },
+    Retry(Again),
     /// Removes rejects
-    Dismiss {
-        #[command(flatten)]
-        remote: RemoteFile,
-        #[command(flatten)]
-        selection: Selection,
-    },
+    Dismiss(Selected),
+}
+
+/// Some rejects or conflicts of a remote.
+#[derive(Debug, Args)]
+pub(crate) struct Selected {
+    #[command(flatten)]
+    pub(crate) remote: RemoteFile,
+
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+}
+
+/// Some of them, whose changes are made again.
+#[derive(Debug, Args)]
+pub(crate) struct Again {
+    #[command(flatten)]
+    pub(crate) these: Selected,
+
+    /// Also if the row has changed since, here or at the consolidated database
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 /// Which rejects or conflicts.

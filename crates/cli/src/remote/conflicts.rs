@@ -1,7 +1,7 @@
 //! `syncline remote conflicts`: the changes of this remote that lost conflicts.
 
 use super::selection::{Decided, Entry, decide, selected};
-use crate::args::{RemoteConflicts, RemoteConflictsAction, RemoteFile};
+use crate::args::{Again, RemoteConflicts, RemoteConflictsAction, RemoteFile, Selected};
 use crate::readable::{self, parsed};
 use client::{Remote, StoredConflict};
 use model::{Code, Failure};
@@ -13,21 +13,22 @@ type Open = fn(&RemoteFile) -> Result<Remote, Failure>;
 /// Does what was asked with lost conflicts of a file.
 pub(super) fn run(options: &RemoteConflicts, open: Open) -> Result<(), Failure> {
     match (&options.action, &options.file) {
-        (Some(RemoteConflictsAction::List { remote }), _) => list(remote, open),
-        (Some(RemoteConflictsAction::Show { remote, selection }), _) => {
+        (Some(RemoteConflictsAction::List(remote)), _) => list(remote, open),
+        (Some(RemoteConflictsAction::Show(Selected { remote, selection })), _) => {
             let mut conflicts = open(remote)?.conflicts()?;
             let ids = selected(&conflicts, selection)?;
             conflicts.retain(|conflict| ids.contains(&conflict.id));
             show(&conflicts, remote.json)
         }
-        (Some(RemoteConflictsAction::Retry { remote, selection, force }), _) => {
+        (Some(RemoteConflictsAction::Retry(Again { these, force })), _) => {
+            let Selected { remote, selection } = these;
             let mut file = open(remote)?;
             let conflicts = file.conflicts()?;
             decide(remote, &conflicts, selection, Decided::Retried, &mut |ids| {
                 file.retry_conflicts(ids, *force)
             })
         }
-        (Some(RemoteConflictsAction::Dismiss { remote, selection }), _) => {
+        (Some(RemoteConflictsAction::Dismiss(Selected { remote, selection })), _) => {
             let mut file = open(remote)?;
             let conflicts = file.conflicts()?;
             decide(remote, &conflicts, selection, Decided::Dismissed, &mut |ids| {
