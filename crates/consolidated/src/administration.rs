@@ -4,7 +4,6 @@ mod deployed;
 pub(crate) mod drift;
 pub(crate) mod fleet;
 pub(crate) mod history;
-pub(crate) mod misfit;
 pub(crate) mod notes;
 pub(crate) mod orphans;
 mod planned;
@@ -302,6 +301,20 @@ pub struct User {
     pub locked: bool,
     /// When the password expires.
     pub password_expires: Expiry,
+}
+
+/// A claim of a user that meets no row, because it is no value of the column with which a model
+/// compares it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MisfitClaim {
+    /// The name of the claim.
+    pub claim: String,
+    /// The table, as written in the model.
+    pub table: String,
+    /// The column.
+    pub column: String,
+    /// Its type.
+    pub column_type: String,
 }
 
 pub(crate) fn no_such_user(name: &UserName) -> Failure {

@@ -7,11 +7,11 @@ pub(crate) mod backend;
 
 use crate::administration::fleet::KnownRemote;
 use crate::administration::history::{EndedSynchronization, PastSynchronization};
-use crate::administration::misfit::MisfitClaim;
 use crate::administration::notes::{ConflictNote, Notes, RejectNote};
 use crate::administration::resolution::Resolution;
 use crate::administration::{
-    Deployment, Finding, InitialModel, PlannedScripts, StoredScript, Undeployment, User,
+    Deployment, Finding, InitialModel, MisfitClaim, PlannedScripts, StoredScript, Undeployment,
+    User,
 };
 use crate::deploy::difference::Difference;
 use crate::identity::Binding;

@@ -35,13 +35,12 @@ pub use crate::administration::fleet::KnownRemote;
 pub use crate::administration::history::{
     EndedSynchronization, LastDownload, PastSynchronization, SettledReject,
 };
-pub use crate::administration::misfit::MisfitClaim;
 pub use crate::administration::notes::{ConflictNote, Notes, RejectNote};
 pub use crate::administration::resolution::Resolution;
 pub use crate::administration::waiting::rows_waiting;
 pub use crate::administration::{
-    Deployment, Finding, InitialModel, PlannedScript, PlannedScripts, Severity, StoredScript,
-    TableConflicts, Undeployment, User, Way,
+    Deployment, Finding, InitialModel, MisfitClaim, PlannedScript, PlannedScripts, Severity,
+    StoredScript, TableConflicts, Undeployment, User, Way,
 };
 pub use crate::deploy::difference::{Difference, Disagreement};
 pub use crate::serving::cancellation::Cancellation;

@@ -2,12 +2,11 @@
 
 use super::fleet::KnownRemote;
 use super::history::PastSynchronization;
-use super::misfit::MisfitClaim;
 use super::notes::{ConflictNote, Notes, RejectNote};
 use super::resolution::{self, Resolution};
 use super::{
-    Deployment, Finding, InitialModel, NOT_DEPLOYED, PlannedScripts, Severity, StoredScript,
-    Undeployment, User, deployed, fleet, history, notes, orphans, pending, planned,
+    Deployment, Finding, InitialModel, MisfitClaim, NOT_DEPLOYED, PlannedScripts, Severity,
+    StoredScript, Undeployment, User, deployed, fleet, history, notes, orphans, pending, planned,
     tell_differences, users,
 };
 use crate::connection::Administration;
