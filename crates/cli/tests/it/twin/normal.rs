@@ -13,9 +13,11 @@ pub(crate) enum Why {
     Transaction,
     /// It is a place: a folder, a port, a database.
     Place,
+    /// It is noted a moment later, and until then it is not there or of an earlier time.
+    Late,
 }
 
-use Why::{Place, Random, Time, Transaction};
+use Why::{Late, Place, Random, Time, Transaction};
 
 /// Table, column, and why. A table of names and values has the name behind its column. On
 /// PostgreSQL the types in `of_type` are added.
@@ -74,12 +76,11 @@ const DIFFERING_MEMBERS: [(&str, Why); 11] = [
     ("duration_ms", Time),
     ("last_download_age_s", Time),
     ("last_contact_age_s", Time),
-    // They are noted a moment after a synchronization has ended.
-    ("rows_waiting", Time),
-    ("rows_waiting_more", Time),
-    ("failing", Time),
-    ("last_error", Time),
-    ("last_transfer", Time),
+    ("rows_waiting", Late),
+    ("rows_waiting_more", Late),
+    ("failing", Late),
+    ("last_error", Late),
+    ("last_transfer", Late),
     ("at", Time),
     ("progress", Random),
     ("database_id", Random),
@@ -118,6 +119,7 @@ pub(crate) fn mask(why: Why, value: &str) -> String {
         Random if value.trim_matches('\'') == "0" => "0",
         Random => "<random>",
         Time => "<time>",
+        Late => "<late>",
         Transaction => "<transaction>",
         Place => "<place>",
     }
@@ -163,7 +165,7 @@ fn json(value: Value) -> Value {
                 let is_time = name.ends_with(TIME_SUFFIX);
                 let differs = DIFFERING_MEMBERS.iter().find(|(member, _)| *member == name);
                 let why = differs.map(|(_, why)| *why).or(is_time.then_some(Time));
-                let value = match why.filter(|_| !value.is_null()) {
+                let value = match why.filter(|why| *why == Late || !value.is_null()) {
                     Some(why) => Value::from(mask(why, &value.to_string())),
                     None if name == STATEMENTS => Value::from(statements(&value.to_string())),
                     None => json(value),
