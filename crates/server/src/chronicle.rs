@@ -55,10 +55,14 @@ impl Chronicle {
         let is_full = noted.last.len() >= len_max;
         match noted.last.entry((ended.remote_id.clone(), ended.proven, ended.code.is_some())) {
             Entry::Occupied(mut last) => {
-                let mut settled = mem::take(&mut last.get_mut().1.settled_rejects);
-                settled.append(&mut ended.settled_rejects);
-                settled.truncate(SETTLED_REJECTS_MAX);
-                last.insert((now_ms, EndedSynchronization { settled_rejects: settled, ..ended }));
+                let earlier = &mut last.get_mut().1;
+                let mut settled_rejects = mem::take(&mut earlier.settled_rejects);
+                settled_rejects.append(&mut ended.settled_rejects);
+                settled_rejects.truncate(SETTLED_REJECTS_MAX);
+                // An upload alone changes nothing of what the remote holds.
+                let last_download = ended.last_download.or(earlier.last_download.take());
+                let ended = EndedSynchronization { settled_rejects, last_download, ..ended };
+                last.insert((now_ms, ended));
             }
             Entry::Vacant(place) if !is_full => drop(place.insert((now_ms, ended))),
             Entry::Vacant(_) => noted.dropped += 1,

@@ -203,10 +203,11 @@ pub(super) fn of_remote<Q: Sql>(
     sql: &mut Q,
     remote_id: &RemoteId,
 ) -> Result<Vec<PastSynchronization>, Failure> {
-    read(sql, "remote_id = ?1", &[remote_id.as_str()])
+    read(sql, "last_download", "remote_id = ?1", &[remote_id.as_str()])
 }
 
-/// Of this remote, or of every one, the last one that succeeded and the last one that failed.
+/// Of this remote, or of every one, the last one that succeeded and the last one that failed. Both
+/// tell what the remote holds, whichever of its synchronizations brought that.
 pub(super) fn last<Q: Sql>(
     sql: &mut Q,
     only: Option<&RemoteId>,
@@ -216,11 +217,14 @@ pub(super) fn last<Q: Sql>(
         "synchronization_id IN (SELECT max(synchronization_id)
              FROM {{}}syncline_synchronization {of} GROUP BY remote_id, code IS NULL)"
     );
-    read(sql, &wanted, &Vec::from_iter(only.map(RemoteId::as_str)))
+    let held = "(SELECT max(held.last_download) FROM {}syncline_synchronization AS held
+         WHERE held.remote_id = ended.remote_id)";
+    read(sql, held, &wanted, &Vec::from_iter(only.map(RemoteId::as_str)))
 }
 
 fn read<Q: Sql>(
     sql: &mut Q,
+    held: &str,
     wanted: &str,
     values: &[&str],
 ) -> Result<Vec<PastSynchronization>, Failure> {
@@ -229,8 +233,9 @@ fn read<Q: Sql>(
              client, CAST(code AS text), message, CAST(uploaded AS text),
              CAST(downloaded AS text), CAST(rejected AS text), CAST(conflicts AS text),
              CAST(bytes_in AS text), CAST(bytes_out AS text), CAST(duration_ms AS text), phases,
-             last_download
-         FROM {{}}syncline_synchronization WHERE {wanted} ORDER BY synchronization_id DESC",
+             {held}
+         FROM {{}}syncline_synchronization AS ended WHERE {wanted}
+         ORDER BY synchronization_id DESC",
         Q::Words::utc("ended_at"),
         Q::Words::age_s("ended_at"),
     );

@@ -133,3 +133,23 @@ fn more_rows_than_are_counted_are_told_so() {
         );
     }
 }
+
+#[test]
+fn an_upload_alone_changes_nothing_of_what_waits() {
+    for world in worlds() {
+        let server = world.serve();
+        synchronize(&world, &server);
+        let mut upload_alone = world.sync_arguments("ben", &server);
+        upload_alone.push("--upload-only".to_owned());
+        world.syncline.ok(&upload_alone);
+        until_noted(&world, "ben", 2);
+        world.center_sql("INSERT INTO t VALUES (3, 'south', 'c')");
+        assert_eq!(listed(&world, "ben")["rows_waiting"], 1);
+
+        // The same where both are noted together.
+        world.sync("ben", &server);
+        world.syncline.ok(&upload_alone);
+        server.stop();
+        assert_eq!(listed(&world, "ben")["rows_waiting"], 0);
+    }
+}
