@@ -144,6 +144,7 @@ fn line(
         }
         let is_transaction = transactions.contains(name);
         let value = match (value, of_value(table, name, &first)) {
+            (None, Some(why @ Why::Late)) => mask(why, ""),
             (None, _) => "NULL".to_owned(),
             (Some(value), Some(why)) => mask(why, &value),
             (Some(value), None) if is_transaction => mask(Why::Transaction, &value),

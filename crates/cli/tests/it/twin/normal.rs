@@ -21,7 +21,7 @@ use Why::{Late, Place, Random, Time, Transaction};
 
 /// Table, column, and why. A table of names and values has the name behind its column. On
 /// PostgreSQL the types in `of_type` are added.
-const DIFFERS: [(&str, &str, Why); 41] = [
+const DIFFERS: [(&str, &str, Why); 42] = [
     ("syncline_system", "value:database_id", Random),
     ("syncline_system", "value:generation", Random),
     ("syncline_system", "value:home", Place),
@@ -52,6 +52,7 @@ const DIFFERS: [(&str, &str, Why); 41] = [
     ("syncline_former_file", "replaced_at", Time),
     ("syncline_conflict", "detected_at", Time),
     ("syncline_reject", "rejected_at", Time),
+    ("syncline_reject", "settled", Late),
     ("syncline_shape", "deployed_at", Time),
     ("syncline_shape", "superseded_at", Time),
     // The remote's own.
@@ -72,12 +73,14 @@ const DIFFERS: [(&str, &str, Why); 41] = [
 const RANDOM_NAMES: &str = "start ";
 
 /// Members of answers that differ.
-const DIFFERING_MEMBERS: [(&str, Why); 11] = [
+const DIFFERING_MEMBERS: [(&str, Why); 13] = [
     ("duration_ms", Time),
     ("last_download_age_s", Time),
     ("last_contact_age_s", Time),
     ("rows_waiting", Late),
     ("rows_waiting_more", Late),
+    ("rejects", Late),
+    ("settled", Late),
     ("failing", Late),
     ("last_error", Late),
     ("last_transfer", Late),
