@@ -247,7 +247,7 @@ impl Waiting {
         remote: &KnownRemote,
     ) -> Waiting {
         let mut count = || {
-            let user = remote.last_success.as_ref().map(|past| past.ended.user.as_str());
+            let user = remote.last_download.as_ref().map(|past| past.ended.user.as_str());
             let Some(user) = user else { return Ok(None) };
             // Of somebody whom the center does not know, the last synchronization had the claims.
             let claims = match admin.claims(&UserName::new(user)?) {

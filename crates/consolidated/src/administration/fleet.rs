@@ -28,11 +28,13 @@ pub struct KnownRemote {
     pub last_contact_at: Option<String>,
     /// Seconds since then.
     pub last_contact_age_s: Option<i64>,
-    /// Its last synchronization that succeeded, and its last one that failed.
+    /// Its last synchronization that succeeded.
     pub last_success: Option<PastSynchronization>,
-    /// See there.
+    /// The last one that brought a download: what it holds since, and as whose remote.
+    pub last_download: Option<PastSynchronization>,
+    /// Its last synchronization that failed.
     pub last_failure: Option<PastSynchronization>,
-    /// The later of the two failed.
+    /// Whether that was later than the last one that succeeded.
     pub failing: bool,
     /// Notes about its rejected rows that are not settled there.
     pub rejects: i64,
@@ -113,7 +115,12 @@ impl KnownRemote {
             self.last_contact_age_s = Some(age_s);
         }
         match past.ended.code {
-            None => self.last_success = Some(past),
+            None => {
+                if past.ended.last_download.is_some() {
+                    self.last_download = Some(past.clone());
+                }
+                self.last_success.get_or_insert(past);
+            }
             Some(_) => {
                 self.failing = self.last_success.is_none();
                 self.last_failure = Some(past);
@@ -144,6 +151,7 @@ fn remote(row: &TextRow) -> Result<KnownRemote, Failure> {
         last_contact_at: time(14),
         last_contact_age_s: row[15].as_ref().map(|_| number(row, 15)).transpose()?,
         last_success: None,
+        last_download: None,
         last_failure: None,
         failing: false,
         rejects: 0,

@@ -203,11 +203,11 @@ pub(super) fn of_remote<Q: Sql>(
     sql: &mut Q,
     remote_id: &RemoteId,
 ) -> Result<Vec<PastSynchronization>, Failure> {
-    read(sql, "last_download", "remote_id = ?1", &[remote_id.as_str()])
+    read(sql, "remote_id = ?1", &[remote_id.as_str()])
 }
 
-/// Of this remote, or of every one, the last one that succeeded and the last one that failed. Both
-/// tell what the remote holds, whichever of its synchronizations brought that.
+/// Of this remote, or of every one, the last one that failed, and of those that succeeded the last
+/// one with a download and the last one without, the newest first.
 pub(super) fn last<Q: Sql>(
     sql: &mut Q,
     only: Option<&RemoteId>,
@@ -215,16 +215,14 @@ pub(super) fn last<Q: Sql>(
     let of = if only.is_some() { "WHERE remote_id = ?1" } else { "" };
     let wanted = format!(
         "synchronization_id IN (SELECT max(synchronization_id)
-             FROM {{}}syncline_synchronization {of} GROUP BY remote_id, code IS NULL)"
+             FROM {{}}syncline_synchronization {of}
+             GROUP BY remote_id, code IS NULL, last_download IS NULL)"
     );
-    let held = "(SELECT max(held.last_download) FROM {}syncline_synchronization AS held
-         WHERE held.remote_id = ended.remote_id)";
-    read(sql, held, &wanted, &Vec::from_iter(only.map(RemoteId::as_str)))
+    read(sql, &wanted, &Vec::from_iter(only.map(RemoteId::as_str)))
 }
 
 fn read<Q: Sql>(
     sql: &mut Q,
-    held: &str,
     wanted: &str,
     values: &[&str],
 ) -> Result<Vec<PastSynchronization>, Failure> {
@@ -233,9 +231,8 @@ fn read<Q: Sql>(
              client, CAST(code AS text), message, CAST(uploaded AS text),
              CAST(downloaded AS text), CAST(rejected AS text), CAST(conflicts AS text),
              CAST(bytes_in AS text), CAST(bytes_out AS text), CAST(duration_ms AS text), phases,
-             {held}
-         FROM {{}}syncline_synchronization AS ended WHERE {wanted}
-         ORDER BY synchronization_id DESC",
+             last_download
+         FROM {{}}syncline_synchronization WHERE {wanted} ORDER BY synchronization_id DESC",
         Q::Words::utc("ended_at"),
         Q::Words::age_s("ended_at"),
     );

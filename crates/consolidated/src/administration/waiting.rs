@@ -22,7 +22,7 @@ pub fn rows_waiting(
     claims: Option<BTreeMap<String, String>>,
     rows_max: u64,
 ) -> Result<Option<u64>, Failure> {
-    let Some(last) = &remote.last_success else { return Ok(None) };
+    let Some(last) = &remote.last_download else { return Ok(None) };
     let Some(held) = &last.ended.last_download else { return Ok(None) };
     let claims = claims.unwrap_or_else(|| held.claims.clone());
     let remote_id = RemoteId::new(&remote.remote_id)?;

@@ -153,3 +153,28 @@ fn an_upload_alone_changes_nothing_of_what_waits() {
         assert_eq!(listed(&world, "ben")["rows_waiting"], 0);
     }
 }
+
+#[test]
+fn rows_wait_for_whom_the_last_download_was_made() {
+    for world in worlds() {
+        let server = world.serve();
+        synchronize(&world, &server);
+        let id = listed(&world, "ann")["remote_id"].as_str().unwrap().to_owned();
+        world.syncline.ok(&["fleet", "bind", &id, "--user", "ann", "--user", "ben"]);
+        world.syncline.ok(&[
+            "sync",
+            "ann.db",
+            "--server",
+            &server.url,
+            "--user",
+            "ben",
+            "--password-file",
+            "ben.password",
+            "--upload-only",
+        ]);
+        server.stop();
+        world.center_sql("INSERT INTO t VALUES (3, 'north', 'c'), (4, 'north', 'd')");
+        let remote = world.syncline.json(&["fleet", "show", &id, "--json"]);
+        assert_eq!((&remote["user"], &remote["rows_waiting"]), (&json!("ben"), &json!(2)));
+    }
+}
