@@ -115,7 +115,29 @@ fn plan(
         done = write(past, current, &evolved, succession, true);
     }
     notices.append(&mut done.notices);
+    notices.extend(current.iter().filter_map(|table| newly_published(past, table, &evolved)));
     Ok(Succeeded { notices, ..done })
+}
+
+/// What of a table that is deployed already goes to remotes for the first time. A model without
+/// a list of columns publishes each new column, which its owner may not want.
+fn newly_published(past: &Past, table: &Current, evolved: &Evolved) -> Option<String> {
+    let identity = evolved.identities.tables.get(&table.name)?;
+    let deployed = past.deployed.iter().filter(|(version, _)| *version == table.script_version);
+    let mut shapes = deployed.filter_map(|(_, deployed)| {
+        past.shapes.iter().find(|shape| shape.published.fingerprint == deployed.fingerprint)
+    });
+    let before = shapes.find(|shape| shape.table == identity.id)?;
+    let is_new = |name: &&str| {
+        identity.columns.get(*name).is_some_and(|number| !before.columns.contains(number))
+    };
+    let new: Vec<&str> = table.local.iter().map(String::as_str).filter(is_new).collect();
+    let columns = match new.as_slice() {
+        [] => return None,
+        [one] => format!("column {one} is"),
+        _ => format!("columns {} are", new.join(", ")),
+    };
+    Some(format!("{}: {columns} published from now on", table.name))
 }
 
 /// The statements that store what has become of numbers and shapes; with `trim`, only the shapes

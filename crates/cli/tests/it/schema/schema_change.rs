@@ -211,3 +211,28 @@ fn script_versions_may_name_a_column_differently() {
         world.syncline.ok(&["check"]);
     }
 }
+
+// A model without a list of columns sent a new one to every remote, and nobody was told.
+#[test]
+fn deploy_names_the_columns_that_are_published_for_the_first_time() {
+    for world in worlds() {
+        world.center_sql(
+            "ALTER TABLE item RENAME COLUMN qty TO quantity;
+             ALTER TABLE item ADD COLUMN margin REAL; ALTER TABLE item ADD COLUMN cost REAL;
+             ALTER TABLE other ADD COLUMN kept TEXT",
+        );
+        let model = "script_version = \"v1\"\n[table.other]\ncolumns = [\"id\", \"word\"]\n\
+                     [table.item]\nrenamed = { quantity = \"qty\" }\n";
+        std::fs::write(world.path("model.toml"), model).unwrap();
+        let published = |arguments: &[&str]| -> Vec<String> {
+            let notices = world.syncline.json(arguments)["notices"].clone();
+            let notices = notices.as_array().unwrap().iter();
+            let told = notices.map(|notice| notice.as_str().unwrap().to_owned());
+            told.filter(|notice| notice.contains("published")).collect()
+        };
+        let new = ["item: columns margin, cost are published from now on"];
+        assert_eq!(published(&["deploy", "--dry-run", "--json"]), new);
+        assert_eq!(published(&["deploy", "--json"]), new);
+        assert!(published(&["deploy", "--json"]).is_empty());
+    }
+}
