@@ -429,6 +429,10 @@ pub(crate) struct SyncOptions {
     #[arg(long, value_enum, value_name = "C", default_value_t = CompressionChoice::Auto)]
     pub(crate) compression: CompressionChoice,
 
+    /// Fail when a download is cut, in place of going on with it as long as that brings something
+    #[arg(long)]
+    pub(crate) no_retry: bool,
+
     /// Continue to synchronize: when there are changes, and every 30 seconds
     #[arg(long, conflicts_with = "ping")]
     pub(crate) watch: bool,
@@ -455,6 +459,7 @@ impl SyncOptions {
             download_only: false,
             ping: false,
             compression: CompressionChoice::Auto,
+            no_retry: false,
             watch: false,
             json: options.json,
         }

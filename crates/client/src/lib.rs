@@ -97,6 +97,8 @@ pub struct Remote {
     parameters: Parameters,
     new_password: Option<NewPassword>,
     fill_rows_min: u64,
+    /// A download that was cut is gone on with by the same synchronization.
+    goes_on: bool,
     /// Rows that the next synchronization asks for.
     wanted: Vec<WantedRow>,
 }
@@ -132,6 +134,7 @@ impl Remote {
             parameters: Parameters::default(),
             new_password: None,
             fill_rows_min: apply::first_fill::ROWS_MIN,
+            goes_on: true,
             wanted: Vec::new(),
         }
     }
@@ -162,6 +165,13 @@ impl Remote {
     /// rows come, instead of 10,000. Fewer are written in the transaction of the download.
     pub fn fill_hidden_from(&mut self, rows: u64) {
         self.fill_rows_min = rows;
+    }
+
+    /// Lets a synchronization fail when its download is cut. Otherwise it connects again and goes on
+    /// by itself, as long as that brings something: after five attempts in a row that do not, with
+    /// pauses of up to eight seconds between them, it fails.
+    pub fn fail_when_cut(&mut self) {
+        self.goes_on = false;
     }
 
     /// Runs statements of the application in one transaction. What they change is captured.

@@ -28,7 +28,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// A remote whose tables are published, with nothing to upload.
+/// A remote whose tables are published, with nothing to upload. A synchronization that is cut fails,
+/// so that a test sees what it has left.
 pub(crate) struct Site {
     folder: TempDir,
     pub(crate) remote: Remote,
@@ -52,6 +53,7 @@ impl Site {
         let mut remote = Remote::open_or_create(&folder.path().join("r.db"), components).unwrap();
         let user = Some(UserName::new("anna").unwrap());
         remote.remember(&Settings { user, ..Settings::default() }).unwrap();
+        remote.fail_when_cut();
         Site { folder, remote }
     }
 
@@ -69,6 +71,7 @@ impl Site {
     pub(crate) fn opened_again(mut self) -> Site {
         let components = Components::system(self.folder.path()).unwrap();
         self.remote = Remote::open(&self.path(), components).unwrap();
+        self.remote.fail_when_cut();
         self
     }
 

@@ -80,6 +80,9 @@ impl Synchronizer {
             output::warning(&format!("{url} sends passwords and rows in clear text"));
         }
         remote.say(parameters);
+        if options.no_retry {
+            remote.fail_when_cut();
+        }
         remote.compress(options.compression.methods(url.is_loopback()));
         let mode = mode(options);
         Ok(Synchronizer { remote, server, user, secrets, mode, clock })

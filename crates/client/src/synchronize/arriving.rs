@@ -42,6 +42,8 @@ pub(crate) struct Arriving {
     stored: SpillPosition,
     /// What does not count any more was dropped.
     dropped: bool,
+    /// Rows behind all that was kept before are stored.
+    gained: bool,
     /// Bytes that have arrived since.
     bytes: u64,
     since_ms: u64,
@@ -87,12 +89,18 @@ impl Arriving {
             });
         }
         let (stored, receipt) = (SpillPosition::default(), begin.receipt.clone());
-        Ok(Arriving { tables, receipt, stored, dropped: false, bytes: 0, since_ms: now_ms })
+        let (dropped, gained) = (false, false);
+        Ok(Arriving { tables, receipt, stored, dropped, gained, bytes: 0, since_ms: now_ms })
     }
 
     /// Whether anything is gone on with.
     pub(crate) fn continues(&self) -> bool {
         self.tables.iter().any(|table| table.continued.is_some())
+    }
+
+    /// Whether more is kept than before this download began.
+    pub(crate) fn has_gained(&self) -> bool {
+        self.gained
     }
 
     /// How much is kept of what is gone on with.
@@ -174,7 +182,7 @@ impl Arriving {
                 partial::drop_table(&transaction, at).map_err(explain)?;
             }
         }
-        let mut stored = self.stored;
+        let (mut stored, mut gained) = (self.stored, self.gained);
         loop {
             let mut next = stored;
             let Some(payload) = download.upserts.read_at(&mut next)? else { break };
@@ -186,6 +194,7 @@ impl Arriving {
                 let again = table.fresh_from.is_none_or(|fresh| frame < fresh);
                 let kept = (position, again, count);
                 partial::keep(&transaction, kept, &payload).map_err(explain)?;
+                gained |= !again;
             } else if table.token.is_some() && !table.complete {
                 // It waits for the next position.
                 break;
@@ -200,7 +209,7 @@ impl Arriving {
         }
         facts::set(&transaction, WAS_CUT, 1).map_err(explain)?;
         transaction.commit().map_err(explain)?;
-        (self.stored, self.dropped) = (stored, true);
+        (self.stored, self.dropped, self.gained) = (stored, true, gained);
         self.tables.iter_mut().for_each(|table| table.moved = false);
         Ok(())
     }

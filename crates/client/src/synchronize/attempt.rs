@@ -108,8 +108,8 @@ impl Attempt {
     }
 
     /// See [`Side::save_what_is_known`].
-    pub(super) fn save_what_is_known(&mut self, remote: &Remote) {
-        self.side.save_what_is_known(remote);
+    pub(super) fn save_what_is_known(&mut self, remote: &Remote) -> bool {
+        self.side.save_what_is_known(remote)
     }
 
     fn sent(&mut self, scene: &mut Scene<'_>, phase: Phase) -> Result<Wish, Failure> {

@@ -11,7 +11,7 @@ use crate::connection::{damaged, explain};
 use crate::progress::facts;
 use crate::schema::history::History;
 use crate::{Remote, progress};
-use model::{Code, Failure, UserName};
+use model::{Code, Failure, Random, UserName};
 use protocol::Mode;
 
 /// Attempts to apply a download past changes that are made meanwhile.
@@ -26,6 +26,12 @@ const REQUESTS_MAX: u32 = 5;
 
 /// A server that wants another attempt later is followed, but for no longer than this.
 const RETRY_DELAY_MS_MAX: u64 = 60_000;
+
+/// Attempts in a row that may bring nothing of a download, once one has brought something.
+const IDLE_ATTEMPTS_MAX: u32 = 5;
+
+/// The longest pause after the first of them. Behind each further one it is twice as long.
+const PAUSE_MS: u64 = 1000;
 
 /// A synchronization, from the first attempt to the report.
 ///
@@ -92,6 +98,9 @@ pub struct Conversation {
     apply_attempts: u32,
     /// How often the server asked for the upload.
     requests: u32,
+    /// Attempts since one that left more of a download here than was here before; none where no
+    /// attempt did.
+    idle_attempts: Option<u32>,
     state: State,
 }
 
@@ -126,6 +135,7 @@ impl Conversation {
             total: Total::default(),
             apply_attempts: 1,
             requests: 0,
+            idle_attempts: None,
             state: State::Beginning,
         })
     }
@@ -214,7 +224,9 @@ impl Conversation {
             }
             Ok(Wish::End { .. }) => Ok(Next::Done(Box::new(self.report(remote)?))),
             Err(failure) => {
-                attempt.save_what_is_known(remote);
+                if attempt.save_what_is_known(remote) {
+                    self.idle_attempts = Some(0);
+                }
                 drop(attempt);
                 self.failed(remote, failure, host)
             }
@@ -234,6 +246,7 @@ impl Conversation {
         host: &mut dyn Host,
     ) -> Result<Next, Failure> {
         let (total, mode) = (&mut self.total, self.request.mode);
+        let mut delay_ms = 0;
         match failure.code() {
             Code::CopiedRemote if !total.took_new_identity => {
                 let tables = remote.tables()?;
@@ -259,11 +272,17 @@ impl Conversation {
             }
             // The next attempt leaves the table out.
             Code::TableWentAway if total.interrupted < INTERRUPTIONS_MAX => total.interrupted += 1,
-            _ => return Err(failure),
+            code => match self.idle_attempts {
+                Some(idle) if may_go_on(code) && remote.goes_on && idle < IDLE_ATTEMPTS_MAX => {
+                    delay_ms = pause_ms(idle, &mut remote.random);
+                    self.idle_attempts = Some(idle + 1);
+                }
+                _ => return Err(failure),
+            },
         }
-        let delay_ms = u64::from(failure.retry_after().unwrap_or(0)) * 1000;
+        let asked_ms = u64::from(failure.retry_after().unwrap_or(0)) * 1000;
         host.show(Step::Retrying { failure });
-        Ok(self.connect(remote, delay_ms.min(RETRY_DELAY_MS_MAX), host))
+        Ok(self.connect(remote, delay_ms.max(asked_ms.min(RETRY_DELAY_MS_MAX)), host))
     }
 
     fn report(&mut self, remote: &mut Remote) -> Result<Report, Failure> {
@@ -315,5 +334,34 @@ impl Conversation {
         }
         let total = &self.total;
         Ok(untold.saturating_sub(total.learned) + total.learned.max(total.rejected))
+    }
+}
+
+/// Whether the network, or a server that is busy or ends, is the reason, and not what was asked.
+fn may_go_on(code: Code) -> bool {
+    matches!(
+        code,
+        Code::ConnectionLost
+            | Code::PeerSilent
+            | Code::Unreachable
+            | Code::SlowedOnTheWay
+            // The server has not noticed that the last connection is gone.
+            | Code::AlreadySynchronizing
+            | Code::UserSynchronizing
+            | Code::ServerFull
+            | Code::ServerStopping
+            | Code::MemoryShort
+    )
+}
+
+/// How long to wait: not at all after an attempt that brought something, then longer and longer,
+/// and spread by chance, so that not all remotes come back to a restarted server at once.
+fn pause_ms(idle_attempts: u32, random: &mut Random) -> u64 {
+    match idle_attempts.checked_sub(1) {
+        None => 0,
+        Some(doubled) => {
+            let whole = PAUSE_MS << doubled;
+            whole / 2 + random.next_u64() % (whole / 2)
+        }
     }
 }

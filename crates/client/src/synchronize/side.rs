@@ -379,12 +379,17 @@ impl Side {
     }
 
     /// After a failure: an acknowledgement that was received is recorded, which spares the next
-    /// attempt the question. If this fails too, it is asked.
-    pub(super) fn save_what_is_known(&mut self, remote: &Remote) {
+    /// attempt the question. If this fails too, it is asked. What has arrived of a download is
+    /// kept; says whether that brings the download nearer to its end.
+    pub(super) fn save_what_is_known(&mut self, remote: &Remote) -> bool {
         let _ = self.drop_committed(remote);
-        if let (Some(arriving), Some(download)) = (&mut self.arriving, &self.download) {
-            let _ = arriving.store(&remote.connection, download, remote.clock.monotonic_ms());
-        }
+        let (Some(arriving), Some(download)) = (&mut self.arriving, &self.download) else {
+            return false;
+        };
+        let stored = arriving.store(&remote.connection, download, remote.clock.monotonic_ms());
+        // Changes are kept from the second attempt on, for which they are sent in order.
+        let is_first = !self.was_cut && download.upserts.len() > 0;
+        stored.is_ok() && (is_first || arriving.has_gained())
     }
 }
 

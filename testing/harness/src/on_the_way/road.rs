@@ -33,13 +33,23 @@ pub struct Rules {
     pub lost_one_of: u32,
     /// Without a byte in either direction for so long, the connection ends.
     pub silence_max: Option<Duration>,
+    /// Each connection ends behind so many bytes of the server.
+    pub bytes_max: Option<usize>,
+}
+
+#[derive(Debug, Default)]
+struct Counted {
+    /// Connections that the road has ended.
+    cut: usize,
+    /// Bytes of the server that have passed.
+    bytes: usize,
 }
 
 /// A road. It ends with the program.
 #[derive(Debug)]
 pub struct Road {
     address: String,
-    cut: Arc<Mutex<usize>>,
+    counted: Arc<Mutex<Counted>>,
 }
 
 impl Road {
@@ -49,16 +59,16 @@ impl Road {
         let server = rest.split('/').next().unwrap().to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let cut = Arc::new(Mutex::new(0));
-        let counted = cut.clone();
+        let counted = Arc::<Mutex<Counted>>::default();
+        let counting = counted.clone();
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 // A server that is gone looks like one by any road.
                 let Ok(server) = TcpStream::connect(&server) else { continue };
-                join(&client, &server, rules, &counted);
+                join(&client, &server, rules, &counting);
             }
         });
-        Road { address, cut }
+        Road { address, counted }
     }
 
     /// What clients connect to who speak to the server at this URL.
@@ -68,32 +78,37 @@ impl Road {
         format!("{scheme}://{}{path}", self.address)
     }
 
-    /// Connections that were ended for their silence.
+    /// Connections that were ended for their silence or their bytes.
     pub fn cut(&self) -> usize {
-        *self.cut.lock().unwrap()
+        self.counted.lock().unwrap().cut
+    }
+
+    /// Bytes of the server that have passed.
+    pub fn bytes(&self) -> usize {
+        self.counted.lock().unwrap().bytes
     }
 }
 
-fn join(client: &TcpStream, server: &TcpStream, rules: Rules, cut: &Arc<Mutex<usize>>) {
+fn join(client: &TcpStream, server: &TcpStream, rules: Rules, counted: &Arc<Mutex<Counted>>) {
     let last = Arc::new(Mutex::new(Some(Instant::now())));
-    for (from, to) in [(client, server), (server, client)] {
+    for (from, to, counted) in [(client, server, None), (server, client, Some(counted))] {
         from.set_nodelay(true).unwrap();
         let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
         let (sender, receiver) = sync_channel(PACKETS_MAX);
-        let last = last.clone();
-        thread::spawn(move || send(from, &sender, rules, &last));
+        let (last, counted) = (last.clone(), counted.cloned());
+        thread::spawn(move || send(from, &sender, rules, &last, counted.as_deref()));
         thread::spawn(move || arrive(to, &receiver));
     }
     let Some(limit) = rules.silence_max else { return };
-    let (client, server, cut) =
-        (client.try_clone().unwrap(), server.try_clone().unwrap(), cut.clone());
+    let (client, server, counted) =
+        (client.try_clone().unwrap(), server.try_clone().unwrap(), counted.clone());
     thread::spawn(move || {
         loop {
             // The lock is not held while this thread sleeps: those that move bytes wait for it.
             let at = *last.lock().unwrap();
             let Some(at) = at else { return };
             if at.elapsed() > limit {
-                *cut.lock().unwrap() += 1;
+                counted.lock().unwrap().cut += 1;
                 // One that has closed meanwhile is as good.
                 let _ = (client.shutdown(Shutdown::Both), server.shutdown(Shutdown::Both));
                 return;
@@ -106,18 +121,32 @@ fn join(client: &TcpStream, server: &TcpStream, rules: Rules, cut: &Arc<Mutex<us
 /// A packet, and when it arrives. An empty one is the end.
 type Packet = (Instant, Vec<u8>);
 
+/// `counted` is there for bytes of the server.
 fn send(
     mut from: TcpStream,
     packets: &SyncSender<Packet>,
     rules: Rules,
     last: &Mutex<Option<Instant>>,
+    counted: Option<&Mutex<Counted>>,
 ) {
     let (mut packet, mut number, mut free_at) = ([0; PACKET_BYTES], 0_u32, Instant::now());
+    let mut left = counted.and(rules.bytes_max).unwrap_or(usize::MAX);
     loop {
-        let len = match from.read(&mut packet) {
+        let wanted = left.min(PACKET_BYTES);
+        let len = match from.read(&mut packet[..wanted]) {
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             read => read.unwrap_or(0),
         };
+        left -= len;
+        if let Some(counted) = counted {
+            let mut counted = counted.lock().unwrap();
+            counted.bytes += len;
+            if wanted == 0 {
+                counted.cut += 1;
+                // One that has closed meanwhile is as good.
+                let _ = from.shutdown(Shutdown::Both);
+            }
+        }
         number += 1;
         let now = Instant::now();
         let takes = rules.bytes_per_s.map_or(0.0, |rate| len as f64 / f64::from(rate));

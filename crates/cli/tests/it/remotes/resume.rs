@@ -3,7 +3,7 @@
 mod meetings;
 mod shop;
 
-use harness::{Proxy, Server, Side, Verdict, World, count, sql};
+use harness::{Proxy, Road, Rules, Server, Side, Verdict, World, count, sql};
 use protocol::Message;
 use serde_json::Value;
 use shop::{Shop, assert_same, differences};
@@ -15,7 +15,7 @@ fn try_sync(world: &World, server: &Server, proxy: &Proxy) -> Option<Value> {
     let mut arguments = world.sync_arguments("ann", server);
     let at = arguments.iter().position(|argument| *argument == server.url).unwrap();
     arguments[at].clone_from(&proxy.url);
-    arguments.push("--json".into());
+    arguments.extend(["--json", "--no-retry"].map(str::to_owned));
     let outcome = world.syncline.run(&arguments);
     let report: Value = serde_json::from_str(&outcome.stdout).unwrap();
     match report["error"]["code"].as_str() {
@@ -207,6 +207,71 @@ fn a_row_that_is_uploaded_since_is_not_overwritten_by_what_was_kept() {
         let report = try_sync(world, &server, &proxy).unwrap();
         assert!(!report["resumed"].is_null(), "{report}");
         assert_same(shop, &format!("an upload in between, alone: {alone}"));
+    }
+}
+
+/// A line that ends every connection behind so many bytes.
+const LINE_BYTES: usize = 2 << 20;
+
+// S1, S3: one command takes a download of 20 MB over a line that is cut every 2 MB, and hardly
+// anything comes twice: a first fill, and changes beside an upload.
+#[test]
+fn a_synchronization_goes_on_by_itself_as_long_as_that_brings_something() {
+    let schema = "CREATE TABLE item (id INTEGER PRIMARY KEY, note TEXT)";
+    for world in [World::new(PROGRAM, schema), World::on_postgres(PROGRAM, schema)] {
+        ["ann", "ben", "cat"].iter().for_each(|name| world.add_user(name));
+        let server = world.serve();
+        world.sync("ann", &server);
+        sql(&world.remote("ann"), "INSERT INTO item VALUES (-1, 'of ann')");
+        let text = "x".repeat(1000);
+        world.center_sql(&format!(
+            "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)
+             INSERT INTO item SELECT i, i || '{text}' FROM n"
+        ));
+        let narrow = Rules { bytes_max: Some(LINE_BYTES), ..Rules::default() };
+        let by = |name: &str, rules: Rules| {
+            let road = Road::to(&server.url, rules);
+            let mut arguments = world.sync_arguments(name, &server);
+            let at = arguments.iter().position(|argument| *argument == server.url).unwrap();
+            arguments[at] = road.url_of(&server.url);
+            arguments.push("--json".into());
+            (world.syncline.json(&arguments), road.bytes(), road.cut())
+        };
+        let (_, whole, cuts) = by("cat", Rules::default());
+        assert!(whole > 10 * (2_000_000) && cuts == 0, "{whole} bytes, {cuts} cuts");
+        for (name, uploaded) in [("ben", 0), ("ann", 1)] {
+            let (report, bytes, cuts) = by(name, narrow);
+            assert_eq!(report["uploaded"]["inserts"], uploaded, "{report}");
+            assert!(!report["resumed"].is_null(), "{report}");
+            assert!(cuts > 8 && bytes < whole * 13 / 10, "{bytes} of {whole} bytes, {cuts} cuts");
+        }
+        by("ben", Rules::default());
+        world.assert_converged(&["ann", "ben"]);
+    }
+}
+
+// What brings nothing is not tried for ever, and not at all where it was not asked for.
+#[test]
+fn a_synchronization_gives_up_where_nothing_more_comes() {
+    for shop in Shop::both(PROGRAM) {
+        let world = &shop.world;
+        let server = world.serve();
+        let proxy = Proxy::new(&server.url);
+        let mut arguments = world.sync_arguments("ann", &server);
+        let at = arguments.iter().position(|argument| *argument == server.url).unwrap();
+        arguments[at].clone_from(&proxy.url);
+        for (option, hellos) in [(Some("--no-retry"), 1), (None, 1 + 5)] {
+            shop.forget("ann");
+            proxy.forget();
+            cut_behind(&proxy, 12);
+            let with = arguments.iter().map(String::as_str).chain(option);
+            let outcome = world.syncline.run(&with.collect::<Vec<_>>());
+            assert!(outcome.stderr.contains("E1006") && outcome.code == Some(1), "{outcome:?}");
+            assert_eq!(proxy.hellos().len(), hellos, "{outcome:?}");
+            let told = outcome.stderr.matches("synchronizing once more").count();
+            assert_eq!(told, hellos - 1, "{outcome:?}");
+            assert!(kept_rows(world) > 0);
+        }
     }
 }
 

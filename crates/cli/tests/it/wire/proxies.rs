@@ -170,7 +170,7 @@ fn long_and_narrow_networks_with_losses_only_take_longer() {
         latency: Duration::from_millis(40),
         bytes_per_s: Some(250_000),
         lost_one_of: 20,
-        silence_max: None,
+        ..Rules::default()
     };
     for listen in ["tcp://127.0.0.1:0", LISTEN, "ws://127.0.0.1:0/base"] {
         let world = prepared(World::new(PROGRAM, SHOP), "");
