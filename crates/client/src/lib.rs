@@ -167,9 +167,9 @@ impl Remote {
         self.fill_rows_min = rows;
     }
 
-    /// Lets a synchronization fail when its download is cut. Otherwise it connects again and goes on
-    /// by itself, as long as that brings something: after five attempts in a row that do not, with
-    /// pauses of up to eight seconds between them, it fails.
+    /// Lets a synchronization fail when its download is cut. Otherwise it connects again and goes
+    /// on by itself, as long as that brings something: after five attempts in a row that do not,
+    /// with pauses of up to eight seconds between them, it fails.
     pub fn fail_when_cut(&mut self) {
         self.goes_on = false;
     }

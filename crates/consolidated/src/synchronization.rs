@@ -537,10 +537,13 @@ pub enum DownloadBatch {
         /// The rows.
         rows: Vec<u8>,
     },
-    /// The rows of a table have been sent up to here, of those that are sent in key order.
+    /// The rows or deleted keys of a table have been sent up to here, of those that are sent in key
+    /// order.
     Position {
         /// Position of the table.
         table: usize,
+        /// It is about deleted keys.
+        deletes: bool,
         /// Segments that the remote has presented and that lie before.
         passed: u16,
         /// All of them have been sent.

@@ -62,12 +62,12 @@ impl Download {
 
     /// Adds everything of another part of the same download behind what is here.
     pub(crate) fn take_over(&mut self, rest: Download) -> Result<(), Failure> {
-        let mut frames = rest.upserts.drain();
-        while let Some(payload) = frames.next_chunk()? {
-            self.keep_rows(RowsFrame::from_payload(payload.into_owned())?)?;
+        for spill in [rest.upserts].into_iter().chain(rest.deletes) {
+            let mut frames = spill.drain();
+            while let Some(payload) = frames.next_chunk()? {
+                self.keep_rows(RowsFrame::from_payload(payload.into_owned())?)?;
+            }
         }
-        self.deletes = rest.deletes;
-        self.delete_rows = rest.delete_rows;
         self.rejects = rest.rejects;
         Ok(())
     }

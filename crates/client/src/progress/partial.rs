@@ -129,7 +129,7 @@ pub(crate) fn presented(
 
 fn presented_bytes(resumed: &ResumedTable) -> usize {
     let segment = |segment: &Segment| segment.token.len() + segment.position.len();
-    let segments: usize = resumed.segments.iter().map(segment).sum();
+    let segments: usize = resumed.segments.iter().chain(&resumed.deletes).map(segment).sum();
     segments + resumed.first.as_ref().map_or(0, |token| token.len())
 }
 

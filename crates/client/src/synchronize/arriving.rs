@@ -1,11 +1,11 @@
 //! A download that arrives, as far as it may be cut.
 //!
-//! The server says from time to time up to where the rows of a table are complete ([`Position`]).
-//! Rows up to there are stored in the file, with the position, in ordinary transactions: after some
-//! time, and when the connection is lost. The next Hello presents the positions, and the server
-//! sends the rest, and what has changed of the rows that are here. When that is complete, both are
-//! put together (`arriving/merge.rs`) and applied as one download, which also removes what was
-//! kept.
+//! The server says from time to time up to where the rows of a table are complete, or its deleted
+//! keys ([`Position`]). What lies before is stored in the file, with the position, in ordinary
+//! transactions: after some time, and when the connection is lost. The next Hello presents the
+//! positions, and the server sends the rest, and what has changed of what is here. When that is
+//! complete, both are put together (`arriving/merge.rs`) and applied as one download, which also
+//! removes what was kept.
 //!
 //! Invariants:
 //! AR1. A stored position and the rows before it are stored in one transaction.
@@ -55,6 +55,15 @@ struct ArrivingTable {
     token: Option<Vec<u8>>,
     /// What Hello presented, if it counts.
     continued: Option<ResumedTable>,
+    rows: Stream,
+    deletes: Stream,
+}
+
+/// Rows or deleted keys of a table.
+#[derive(Debug, Default)]
+struct Stream {
+    /// What Hello presented of them.
+    segments: Vec<Segment>,
     /// Segments of that which lie before the last position.
     passed: usize,
     /// The first frame with rows behind all of them.
@@ -65,6 +74,9 @@ struct ArrivingTable {
     complete: bool,
     /// The position was not stored yet.
     moved: bool,
+    /// Frames before this one are stored, or are not to be. Rows of all tables have one of their
+    /// own, because they come in one sequence.
+    stored: SpillPosition,
 }
 
 impl Arriving {
@@ -81,11 +93,16 @@ impl Arriving {
             if download.continued && (continued.is_none() || download.token.is_none()) {
                 return Err(malformed("the server goes on with a table that is not kept"));
             }
+            let stream = |segments: Option<&Vec<Segment>>| {
+                let segments = segments.cloned().unwrap_or_default();
+                let fresh_from = segments.is_empty().then_some(0);
+                Stream { segments, fresh_from, ..Stream::default() }
+            };
             tables.push(ArrivingTable {
                 token: download.token.as_ref().map(|token| token.to_vec()),
-                fresh_from: continued.is_none().then_some(0),
+                rows: stream(continued.as_ref().map(|it| &it.segments)),
+                deletes: stream(continued.as_ref().map(|it| &it.deletes)),
                 continued,
-                ..ArrivingTable::default()
             });
         }
         let (stored, receipt) = (SpillPosition::default(), begin.receipt.clone());
@@ -124,31 +141,21 @@ impl Arriving {
         self.bytes += bytes as u64;
     }
 
-    /// The rows of a table are complete up to here; `frames` have arrived so far.
-    pub(crate) fn reach(&mut self, reached: Position, frames: usize) -> Result<(), Failure> {
-        let table = self.tables.get_mut(usize::from(reached.table));
-        let Some(table) = table.filter(|table| table.token.is_some()) else {
+    /// The rows or deleted keys of a table are complete up to here.
+    pub(crate) fn reach(&mut self, reached: Position, download: &Download) -> Result<(), Failure> {
+        let at = usize::from(reached.table);
+        let table = self.tables.get_mut(at).filter(|table| table.token.is_some());
+        let (Some(table), Some(deletes)) = (table, download.deletes.get(at)) else {
             return Err(malformed("a position of a table that cannot be resumed"));
         };
-        let segments = table.continued.as_ref().map_or(&[][..], |it| &it.segments);
-        let passed = usize::from(reached.passed);
-        if table.complete || passed < table.passed || passed > segments.len() {
-            return Err(malformed("a position that is not behind the last one"));
+        match reached.deletes {
+            false => table.rows.reach(reached, download.upserts.len()),
+            // A row that came back would be taken for one that was never kept.
+            true if !table.rows.complete => {
+                Err(malformed("a position of deleted keys before that of all rows"))
+            }
+            true => table.deletes.reach(reached, deletes.len()),
         }
-        let position = match (reached.position.is_empty(), passed.checked_sub(1)) {
-            (false, _) => reached.position,
-            (true, Some(last)) => segments[last].position.to_vec(),
-            (true, None) => return Err(malformed("a position that is nowhere")),
-        };
-        if position.len() > Position::BYTES_MAX {
-            return Err(malformed("a position that is too long"));
-        }
-        if passed == segments.len() || reached.complete {
-            table.fresh_from.get_or_insert(frames);
-        }
-        (table.passed, table.upto, table.position) = (passed, frames, Some(position));
-        (table.complete, table.moved) = (reached.complete, true);
-        Ok(())
     }
 
     /// Stores what has arrived, if it is time. What fails here fails again when the download is
@@ -161,7 +168,8 @@ impl Arriving {
     ) {
         let (interval_ms, bytes_min) = patience();
         let waited = now_ms.saturating_sub(self.since_ms) >= interval_ms;
-        if waited && self.bytes >= bytes_min && self.tables.iter().any(|table| table.moved) {
+        let moved = |table: &ArrivingTable| table.rows.moved || table.deletes.moved;
+        if waited && self.bytes >= bytes_min && self.tables.iter().any(moved) {
             let _ = self.store(connection, download, now_ms);
         }
     }
@@ -182,27 +190,15 @@ impl Arriving {
                 partial::drop_table(&transaction, at).map_err(explain)?;
             }
         }
-        let (mut stored, mut gained) = (self.stored, self.gained);
-        loop {
-            let mut next = stored;
-            let Some(payload) = download.upserts.read_at(&mut next)? else { break };
-            let (position, operation, count) = RowsFrame::split(&payload)?;
-            let table = self.tables.get(usize::from(position));
-            let Some(table) = table else { return Err(malformed("rows of an unknown table")) };
-            let frame = stored.chunks();
-            if table.token.is_some() && frame < table.upto && operation == Operation::Upsert {
-                let again = table.fresh_from.is_none_or(|fresh| frame < fresh);
-                let kept = (position, again, count);
-                partial::keep(&transaction, kept, &payload).map_err(explain)?;
-                gained |= !again;
-            } else if table.token.is_some() && !table.complete {
-                // It waits for the next position.
-                break;
+        let (stored, mut gained) = self.store_rows(&transaction, download)?;
+        let mut keys_stored = Vec::with_capacity(self.tables.len());
+        for (at, table) in self.tables.iter().enumerate() {
+            let (keys, gained_keys) = table.store_keys(&transaction, (at, download))?;
+            gained |= gained_keys;
+            keys_stored.push(keys);
+            if table.rows.moved || table.deletes.moved {
+                partial::set(&transaction, &table.resumed(at as u16))?;
             }
-            stored = next;
-        }
-        for (at, table) in self.tables.iter().enumerate().filter(|(_, table)| table.moved) {
-            partial::set(&transaction, &table.resumed(at as u16))?;
         }
         if let Some(receipt) = &self.receipt {
             facts::set(&transaction, "receipt", receipt.as_bytes()).map_err(explain)?;
@@ -210,36 +206,123 @@ impl Arriving {
         facts::set(&transaction, WAS_CUT, 1).map_err(explain)?;
         transaction.commit().map_err(explain)?;
         (self.stored, self.dropped, self.gained) = (stored, true, gained);
-        self.tables.iter_mut().for_each(|table| table.moved = false);
+        for (table, keys) in self.tables.iter_mut().zip(keys_stored) {
+            (table.rows.moved, table.deletes.moved, table.deletes.stored) = (false, false, keys);
+        }
         Ok(())
+    }
+
+    /// Stores the rows up to the positions. Says up to where, and whether that brings more than was
+    /// kept before.
+    fn store_rows(
+        &self,
+        transaction: &Connection,
+        download: &Download,
+    ) -> Result<(SpillPosition, bool), Failure> {
+        let (mut stored, mut gained) = (self.stored, self.gained);
+        loop {
+            let mut next = stored;
+            let Some(payload) = download.upserts.read_at(&mut next)? else { break };
+            let (position, operation, count) = RowsFrame::split(&payload)?;
+            let table = self.tables.get(usize::from(position));
+            let Some(table) = table else { return Err(malformed("rows of an unknown table")) };
+            let (frame, rows) = (stored.chunks(), &table.rows);
+            if table.token.is_some() && frame < rows.upto && operation == Operation::Upsert {
+                let kept = (position, rows.is_again(frame), count);
+                partial::keep(transaction, kept, &payload).map_err(explain)?;
+                gained |= !rows.is_again(frame);
+            } else if table.token.is_some() && !rows.complete {
+                // It waits for the next position.
+                break;
+            }
+            stored = next;
+        }
+        Ok((stored, gained))
     }
 }
 
 impl ArrivingTable {
+    /// Likewise the deleted keys.
+    fn store_keys(
+        &self,
+        transaction: &Connection,
+        (at, download): (usize, &Download),
+    ) -> Result<(SpillPosition, bool), Failure> {
+        let (mut stored, mut gained) = (self.deletes.stored, false);
+        let Some(frames) = download.deletes.get(at) else { return Ok((stored, gained)) };
+        while stored.chunks() < self.deletes.upto {
+            let again = self.deletes.is_again(stored.chunks());
+            let Some(payload) = frames.read_at(&mut stored)? else { break };
+            let (position, _, count) = RowsFrame::split(&payload)?;
+            partial::keep(transaction, (position, again, count), &payload).map_err(explain)?;
+            gained |= !again;
+        }
+        Ok((stored, gained))
+    }
+
     /// What the next Hello says.
     fn resumed(&self, at: u16) -> ResumedTable {
-        let token = || self.token.clone().unwrap_or_default().into();
-        let position = self.position.clone().unwrap_or_default().into();
-        let mut segments = vec![Segment { token: token(), position }];
-        let mut first = None;
-        if let Some(before) = &self.continued {
+        let token = self.token.as_deref().unwrap_or_default();
+        let (segments, deletes) = (self.rows.presented(token), self.deletes.presented(token));
+        let before = self.continued.as_ref();
+        let mut first = before.and_then(|before| {
             let last = before.segments.last().map(|segment| &segment.token);
-            first = before.first.as_ref().or(last).cloned();
-            if !self.complete {
-                segments.extend(before.segments.iter().skip(self.passed).cloned());
-            }
+            before.first.as_ref().or(last).cloned()
+        });
+        first.take_if(|first| segments.last().is_some_and(|last| last.token == *first));
+        ResumedTable { table: at, first, segments, deletes }
+    }
+}
+
+impl Stream {
+    /// It is complete up to here; `frames` of it have arrived so far.
+    fn reach(&mut self, reached: Position, frames: usize) -> Result<(), Failure> {
+        let passed = usize::from(reached.passed);
+        if self.complete || passed < self.passed || passed > self.segments.len() {
+            return Err(malformed("a position that is not behind the last one"));
+        }
+        let position = match (reached.position.is_empty(), passed.checked_sub(1)) {
+            (false, _) => reached.position,
+            (true, Some(last)) => self.segments[last].position.to_vec(),
+            (true, None) => return Err(malformed("a position that is nowhere")),
+        };
+        if position.len() > Position::BYTES_MAX {
+            return Err(malformed("a position that is too long"));
+        }
+        if passed == self.segments.len() || reached.complete {
+            self.fresh_from.get_or_insert(frames);
+        }
+        (self.passed, self.upto, self.position) = (passed, frames, Some(position));
+        (self.complete, self.moved) = (reached.complete, true);
+        Ok(())
+    }
+
+    /// The segments for the next Hello: up to the last position as `token` says, then what was kept
+    /// before.
+    fn presented(&self, token: &[u8]) -> Vec<Segment> {
+        let reached = self.position.as_ref().map(|position| Segment {
+            token: token.to_vec().into(),
+            position: position.clone().into(),
+        });
+        let mut segments: Vec<Segment> = reached.into_iter().collect();
+        if !self.complete {
+            segments.extend(self.segments.iter().skip(self.passed).cloned());
         }
         while segments.len() > ResumedTable::SEGMENTS_MAX {
             // What lies between its neighbors is then taken for as old as what follows.
             segments.remove(1);
         }
-        first.take_if(|first| segments.last().is_some_and(|last| last.token == *first));
-        ResumedTable { table: at, first, segments }
+        segments
     }
 
-    /// Whether a frame of rows has only keys that were not kept.
+    /// Whether a frame has keys that were kept before.
+    fn is_again(&self, frame: usize) -> bool {
+        self.fresh_from.is_none_or(|fresh| frame < fresh)
+    }
+
+    /// Whether a frame has only keys that were not kept.
     fn is_fresh(&self, frame: usize) -> bool {
-        self.complete && frame < self.upto && self.fresh_from.is_some_and(|fresh| frame >= fresh)
+        self.complete && frame < self.upto && !self.is_again(frame)
     }
 }
 

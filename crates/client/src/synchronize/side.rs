@@ -278,7 +278,7 @@ impl Side {
             let message = "a position of a download that cannot be resumed";
             return Err(Failure::new(Code::MalformedMessage, message));
         };
-        arriving.reach(position, download.upserts.len())?;
+        arriving.reach(position, download)?;
         let Remote { connection, clock, .. } = &*scene.remote;
         arriving.store_in_time(connection, download, clock.monotonic_ms());
         fail_point!("client-position-reached");
@@ -388,7 +388,7 @@ impl Side {
         };
         let stored = arriving.store(&remote.connection, download, remote.clock.monotonic_ms());
         // Changes are kept from the second attempt on, for which they are sent in order.
-        let is_first = !self.was_cut && download.upserts.len() > 0;
+        let is_first = !self.was_cut && download.rows() > 0;
         stored.is_ok() && (is_first || arriving.has_gained())
     }
 }

@@ -60,11 +60,12 @@ pub(crate) struct Part {
     pub(crate) meets_owed: bool,
     /// A user wrote the cursor.
     pub(crate) own: bool,
-    /// Which reading of the table's rows it is; none where the remote is told no positions.
+    /// Which reading of the table's rows or deleted keys it is; none where the remote is told no
+    /// positions.
     pub(crate) stretch: Option<Stretch>,
 }
 
-/// One of the readings of a table's rows.
+/// One of the readings of a table's rows or deleted keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stretch {
     pub(crate) ordered: bool,
@@ -74,13 +75,16 @@ pub(crate) struct Stretch {
 }
 
 impl Stretch {
-    /// Of a window of a table whose range this is.
+    /// Of a window of a table whose range this is. Deleted keys without an order are few, or the
+    /// download is the first that may be cut: their end alone is not worth a position.
     pub(crate) fn of<P, S: Clone>(
         range: &DownloadRange<P, S>,
         window: &Window<S>,
+        kind: Kind,
     ) -> Option<Stretch> {
         let Window { ordered, passed, is_last, .. } = *window;
-        range.tells_positions().then_some(Stretch { ordered, passed, is_last })
+        let tells = range.tells_positions() && (ordered || kind == Kind::Rows);
+        tells.then_some(Stretch { ordered, passed, is_last })
     }
 }
 
@@ -152,7 +156,7 @@ impl<'a, 's> Batches<'a, 's> {
         }
     }
 
-    /// Tells the remote how far the rows of a table have been sent.
+    /// Tells the remote how far the rows or deleted keys of a table have been sent.
     fn tell(
         &mut self,
         part: Part,
@@ -160,8 +164,8 @@ impl<'a, 's> Batches<'a, 's> {
         complete: bool,
         position: Vec<u8>,
     ) -> Result<(), Failure> {
-        let table = part.position;
-        (self.sink)(DownloadBatch::Position { table, passed, complete, position })
+        let (table, deletes) = (part.position, part.kind == Kind::DeletedKeys);
+        (self.sink)(DownloadBatch::Position { table, deletes, passed, complete, position })
     }
 
     /// The next keys behind `behind` of owed rows of the present table that no cursor so far has
@@ -187,11 +191,11 @@ impl<'a, 's> Batches<'a, 's> {
         self.trace(part);
         match (part.kind, part.stretch) {
             (Kind::Owed, _) => self.owed_deletes(part),
-            (Kind::Rows, Some(stretch)) if stretch.is_last => {
+            (_, Some(stretch)) if stretch.is_last => {
                 self.tell(part, stretch.passed, true, resume::position(&Upto::End))
             }
             // Up to the position where that segment of the remote ends.
-            (Kind::Rows, Some(stretch)) => self.tell(part, stretch.passed + 1, false, Vec::new()),
+            (_, Some(stretch)) => self.tell(part, stretch.passed + 1, false, Vec::new()),
             _ => Ok(()),
         }
     }

@@ -114,7 +114,7 @@ pub(crate) struct DownloadRange<P, S> {
     pub(crate) until: Mark<P>,
     /// How a download that is cut goes on with the table; none if it cannot.
     token: Option<Vec<u8>>,
-    /// The rows are sent in key order.
+    /// The rows are sent in key order, and the deleted keys.
     ordered: bool,
     /// What the remote keeps of the table, if that counts.
     pub(crate) continued: Option<Continued<S>>,
@@ -132,9 +132,19 @@ impl<P, S: Clone> DownloadRange<P, S> {
     /// The readings of the table's rows.
     pub(crate) fn windows(&self) -> Vec<Window<S>> {
         match self.sends_rows() {
-            true => resume::windows(self.continued.as_ref(), self.since.as_ref(), self.ordered),
+            true => {
+                let kept = self.continued.as_ref().map_or(&[][..], |it| &it.segments);
+                resume::windows(kept, self.since.as_ref(), self.ordered)
+            }
             false => Vec::new(),
         }
+    }
+
+    /// The readings of the keys that have departed.
+    pub(crate) fn delete_windows(&self) -> Vec<Window<S>> {
+        let Some(since) = self.deletes() else { return Vec::new() };
+        let kept = self.continued.as_ref().map_or(&[][..], |it| &it.deletes);
+        resume::windows(kept, since, self.ordered)
     }
 
     /// Whether a user wrote the cursor of this event.

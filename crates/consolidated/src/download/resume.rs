@@ -7,7 +7,8 @@
 //! - of the keys up to the position, what the snapshot of the token does not show;
 //! - of the others, what the watermark does not show;
 //! - all that has departed since the watermark. If the whole table is sent, there is no such
-//!   watermark, and the first token takes its place.
+//!   watermark, and the first token takes its place. Deleted keys are sent in key order too and
+//!   have positions of their own: of those up to theirs, what the snapshot does not show.
 //!
 //! Invariants, with W for the watermark and S for the snapshot of the token:
 //!
@@ -65,6 +66,8 @@ pub(crate) struct Segment<S> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Continued<S> {
     pub(crate) segments: Vec<Segment<S>>,
+    /// Likewise of deleted keys.
+    pub(crate) deletes: Vec<Segment<S>>,
     /// Since when rows have departed that the remote may keep: its watermark, or the first token.
     pub(crate) departed: S,
 }
@@ -164,8 +167,24 @@ impl Seal {
         watermark: Option<S>,
         since: impl Fn(Mark<P>) -> Option<S>,
     ) -> Option<Continued<S>> {
-        let given = &resumed.segments;
-        if given.is_empty() || given.len() > SEGMENTS_MAX {
+        let (oldest, _) = resumed.segments.last()?;
+        let segments = self.segments(&resumed.segments, table, &can_compare, &since)?;
+        let deletes = self.segments(&resumed.deletes, table, &can_compare, &since)?;
+        let departed = match watermark {
+            Some(since) => since,
+            None => since(self.open(resumed.first.as_ref().unwrap_or(oldest))?)?,
+        };
+        Some(Continued { segments, deletes, departed })
+    }
+
+    fn segments<P: Point, S>(
+        &self,
+        given: &[(Vec<u8>, Vec<u8>)],
+        table: &PublishedTable,
+        can_compare: impl Fn(&[u8]) -> bool,
+        since: impl Fn(Mark<P>) -> Option<S>,
+    ) -> Option<Vec<Segment<S>>> {
+        if given.len() > SEGMENTS_MAX {
             return None;
         }
         let mut segments = Vec::with_capacity(given.len());
@@ -182,26 +201,20 @@ impl Seal {
             }
             segments.push(Segment { since: since(self.open(token)?)?, upto });
         }
-        let departed = match watermark {
-            Some(since) => since,
-            None => {
-                let first = resumed.first.as_ref().or(given.last().map(|(token, _)| token))?;
-                since(self.open(first)?)?
-            }
-        };
-        Some(Continued { segments, departed })
+        Some(segments)
     }
 }
 
-/// The readings of a table's rows, of which the last has those that the remote keeps nothing of.
+/// The readings of a table's rows or deleted keys, of which the last has those that the remote
+/// keeps nothing of.
 pub(crate) fn windows<S: Clone>(
-    continued: Option<&Continued<S>>,
+    segments: &[Segment<S>],
     since: Option<&S>,
     ordered: bool,
 ) -> Vec<Window<S>> {
     let mut windows = Vec::new();
     let mut low = None;
-    for segment in continued.iter().flat_map(|it| &it.segments) {
+    for segment in segments {
         let high = match &segment.upto {
             Upto::Key(key) => Some(key.clone()),
             Upto::End => None,

@@ -301,7 +301,7 @@ pub(super) fn fetch(
     if isolating {
         unreadable::leave_to_cursors(link, search, &mut owed, sink)?;
     }
-    let windows: Vec<_> = ranges.iter().map(DownloadRange::windows).collect();
+    let windows: Vec<Windows> = ranges.iter().map(Windows::of).collect();
     let first = |position| scripted.as_ref().is_some_and(|it: &Scripted| it.surrounds(position));
     let cursors = plan(search, &windows, &owed, &first)?;
     if let Some(scripted) = &mut scripted {
@@ -370,10 +370,22 @@ fn wanted_whole(
     Ok(answered.map(|((at, ..), _)| *at).collect())
 }
 
+/// The readings of a table.
+struct Windows {
+    rows: Vec<Window<Snapshot>>,
+    deletes: Vec<Window<Snapshot>>,
+}
+
+impl Windows {
+    fn of(range: &DownloadRange) -> Windows {
+        Windows { rows: range.windows(), deletes: range.delete_windows() }
+    }
+}
+
 /// Everything that is to be asked, in the order in which it is sent.
 fn plan<'a>(
     search: Search<'a>,
-    windows: &'a [Vec<Window<Snapshot>>],
+    windows: &'a [Windows],
     owed: &[OwedKeys],
     deletes_first: &dyn Fn(usize) -> bool,
 ) -> Result<Vec<Cursor<'a>>, Failure> {
@@ -393,30 +405,31 @@ fn plan<'a>(
             let own = range.is_own(kind.event());
             Part { position, kind, refreshed, meets_owed, own, stretch: None }
         };
-        let alone = |event: Event, since, kind: Kind| -> Result<Cursor<'a>, Failure> {
-            let statement = Cow::Borrowed(table.required(event)?);
-            let (source, part) = (source(since), part(kind));
-            Ok(Cursor { event, statement, source, bounds: [None; 2], part })
-        };
-        let deleted = |since| alone(Event::DownloadDeleteCursor, since, Kind::DeletedKeys);
-        let is_quiet = |since| departures.is_some_and(|it| it.is_about(table, since, own_upload));
-        let mut deletes = match range.deletes() {
-            Some(Some(since)) if is_quiet(since) => None,
-            Some(since) => Some(deleted(since)?),
-            None => None,
-        };
-        if deletes_first(position) {
-            cursors.extend(deletes.take());
-        }
-        for window in &windows[position] {
-            let event = Event::DownloadCursor;
-            let statement = key_order::statement(table.required(event)?, table, window);
-            let part = Part { stretch: Stretch::of(range, window), ..part(Kind::Rows) };
+        let deletes_first = deletes_first(position);
+        let cursor = |kind: Kind, window: &'a Window<Snapshot>| -> Result<Cursor<'a>, Failure> {
+            let event = kind.event();
+            let statement = key_order::statement((event, table.required(event)?), table, window);
+            // A remote keeps deleted keys only behind all rows.
+            let is_told = kind == Kind::Rows || !deletes_first;
+            let stretch = Stretch::of(range, window, kind).filter(|_| is_told);
+            let part = Part { stretch, ..part(kind) };
             let bounds = [window.low.as_deref(), window.high.as_deref()];
-            let source = source(window.since.as_ref());
-            cursors.push(Cursor { event, statement, source, bounds, part });
-        }
-        cursors.extend(deletes);
+            Ok(Cursor { event, statement, source: source(window.since.as_ref()), bounds, part })
+        };
+        let Windows { rows, deletes } = &windows[position];
+        let is_quiet = |window: &&Window<Snapshot>| {
+            let probed = departures.zip(window.since.as_ref());
+            probed.is_some_and(|(probe, since)| probe.is_about(table, since, own_upload))
+        };
+        // Where there is an order, the remote is told that there are none.
+        let deletes = deletes.iter().filter(|window| window.ordered || !is_quiet(window));
+        let deletes = deletes.map(|window| cursor(Kind::DeletedKeys, window));
+        let rows = rows.iter().map(|window| cursor(Kind::Rows, window));
+        let both: Result<Vec<_>, _> = match deletes_first {
+            true => deletes.chain(rows).collect(),
+            false => rows.chain(deletes).collect(),
+        };
+        cursors.extend(both?);
         if !owed.is_empty() {
             let (event, statement) = table.lookup()?;
             let (statement, source) = (Cow::Borrowed(statement), search.source());

@@ -185,19 +185,19 @@ impl Download<'_, '_> {
         let is_surrounded = around.is_some();
         if is_surrounded {
             self.script(Event::BeginDownloadDeletes, position)?;
-            self.deletes(table, range, part(Kind::DeletedKeys))?;
+            self.deletes(table, range, part(Kind::DeletedKeys), false)?;
             self.script(Event::EndDownloadDeletes, position)?;
             self.script(Event::BeginDownloadRows, position)?;
         }
         if is_sent {
             for window in range.windows() {
-                let stretch = Stretch::of(range, &window);
+                let stretch = Stretch::of(range, &window, Kind::Rows);
                 let part = Part { stretch, ..part(Kind::Rows) };
                 self.cursor(table, Event::DownloadCursor, (&window, range.times), part)?;
             }
         }
         if is_sent && !is_surrounded {
-            self.deletes(table, range, part(Kind::DeletedKeys))?;
+            self.deletes(table, range, part(Kind::DeletedKeys), true)?;
         }
         self.owed(table, part(Kind::Owed))?;
         if is_surrounded {
@@ -212,16 +212,21 @@ impl Download<'_, '_> {
         around.around_cursor(&mut Running(self.connection), (event, position), &self.times)
     }
 
-    /// Sends the keys of the rows of a table that are to be deleted.
+    /// Sends the keys of the rows of a table that are to be deleted. A remote keeps them only
+    /// `behind_rows`.
     fn deletes(
         &mut self,
         table: &CatalogTable,
         range: &DownloadRange,
         part: Part,
+        behind_rows: bool,
     ) -> Result<(), Failure> {
-        let Some(since) = range.deletes() else { return Ok(()) };
-        let (event, window) = (Event::DownloadDeleteCursor, Window::all(since.cloned()));
-        self.cursor(table, event, (&window, range.times), part)
+        for window in range.delete_windows() {
+            let stretch = Stretch::of(range, &window, part.kind).filter(|_| behind_rows);
+            let part = Part { stretch, ..part };
+            self.cursor(table, Event::DownloadDeleteCursor, (&window, range.times), part)?;
+        }
+        Ok(())
     }
 
     /// Runs a cursor and hands on what it returns.
@@ -323,7 +328,7 @@ fn each(
     let script = table.required(event)?;
     let since = window.since.as_deref();
     let running = |error| script_failed(error, &table.published.name, event.name());
-    let sql = key_order::sql(script, &table.published, window);
+    let sql = key_order::sql((event, script), &table.published, window);
     let mut statement = connection.prepare_cached(&sql).map_err(running)?;
     key_order::bind(&mut statement, script, &table.published, window).map_err(running)?;
     let own = since.and_then(|_| request.echo.own(position));

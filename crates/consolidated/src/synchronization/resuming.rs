@@ -28,6 +28,8 @@ pub struct ResumedTable {
     pub first: Option<Vec<u8>>,
     /// Tokens with positions, from the newest, which came least far, to the oldest.
     pub segments: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Likewise of deleted keys.
+    pub deletes: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 /// How a remote may go on with a table if this download is cut.

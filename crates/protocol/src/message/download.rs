@@ -110,12 +110,16 @@ pub struct LostConflict {
     pub rule: String,
 }
 
-/// All rows of a table have been sent up to here, of those that are sent in key order.
+/// All rows of a table, or all its deleted keys, have been sent up to here, of those that are sent
+/// in key order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Position {
     /// Position of the table in the remote schema.
     pub table: u16,
-    /// How many of the segments that Hello presented for the table lie before this position.
+    /// It is about deleted keys.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub deletes: bool,
+    /// How many of the segments that Hello presented for them lie before this position.
     pub passed: u16,
     /// The end of the rows that are sent in order. The rows of the table that follow may have any
     /// key.
@@ -143,10 +147,13 @@ pub struct ResumedTable {
     /// The rows that are kept, each segment up to its position: from the newest download, which
     /// came least far, to the oldest.
     pub segments: Vec<Segment>,
+    /// Likewise the deleted keys that are kept.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deletes: Vec<Segment>,
 }
 
 impl ResumedTable {
-    /// Most segments of a table.
+    /// Most segments of the rows of a table, and of its deleted keys.
     pub const SEGMENTS_MAX: usize = 4;
 }
 

@@ -69,10 +69,14 @@ impl Exchange<'_> {
     /// those of today.
     pub(super) fn resume(&self) -> Resume {
         let tables = self.hello.resume.iter().filter(|_| self.same_schema());
+        let segments = |given: &[protocol::Segment]| {
+            given.iter().map(|it| (it.token.to_vec(), it.position.to_vec())).collect()
+        };
         let resumed = |it: &protocol::ResumedTable| ResumedTable {
             table: usize::from(it.table),
             first: it.first.as_ref().map(|token| token.to_vec()),
-            segments: it.segments.iter().map(|s| (s.token.to_vec(), s.position.to_vec())).collect(),
+            segments: segments(&it.segments),
+            deletes: segments(&it.deletes),
         };
         Resume { was_cut: self.hello.was_cut, tables: tables.map(resumed).collect() }
     }

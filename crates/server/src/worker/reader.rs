@@ -300,8 +300,9 @@ pub(super) fn fetch_download(
                 begin = begun(fetch, (tables, tokens), (restored, deletes_lost), &waiting);
                 return Ok(());
             }
-            DownloadBatch::Position { table, passed, complete, position } => {
-                Message::Position(Position { table: table as u16, passed, complete, position })
+            DownloadBatch::Position { table, deletes, passed, complete, position } => {
+                let table = table as u16;
+                Message::Position(Position { table, deletes, passed, complete, position })
             }
             // It is reported in the words of the reject that was noted with it.
             DownloadBatch::Withheld { .. } | DownloadBatch::Unreadable { .. } => return Ok(()),

@@ -1,7 +1,7 @@
 //! Puts what was kept before the rest of its download (AR3).
 //!
 //! Of a key that the rest names, whether as a row, a delete or a reject, nothing that was kept
-//! counts. Of rows that were kept more than once the last one counts.
+//! counts. Of what was kept more than once of a key, as a row or a delete, the last counts.
 
 use super::{Arriving, malformed};
 use crate::apply::download::Download;
@@ -56,14 +56,16 @@ impl Named<'_> {
         self.tables.get(at).ok_or_else(|| malformed("rows of an unknown table"))
     }
 
-    /// By rows that were kept and that may be there twice.
+    /// By what was kept and may follow something else of its key.
     fn by_kept(&mut self, connection: &Connection, at: usize) -> Result<(), Failure> {
         let mut behind = 0;
         while let Some((sequence, again, payload)) =
             partial::next(connection, at, behind).map_err(explain)?
         {
             behind = sequence;
-            if again {
+            let (_, operation, _) = RowsFrame::split(&payload)?;
+            // A row may have been kept, and have gone since.
+            if again || operation == Operation::Delete {
                 self.frame(&payload, sequence)?;
             }
         }
@@ -78,7 +80,7 @@ impl Named<'_> {
         while let Some(payload) = reader.next_chunk()? {
             let (at, _, _) = RowsFrame::split(&payload)?;
             let table = arriving.tables.get(usize::from(at));
-            if table.is_some_and(|it| it.continued.is_some() && !it.is_fresh(number)) {
+            if table.is_some_and(|it| it.continued.is_some() && !it.rows.is_fresh(number)) {
                 self.frame(&payload, LAST)?;
             }
             number += 1;
@@ -138,7 +140,7 @@ impl Named<'_> {
         Ok(key)
     }
 
-    /// The rows of a kept frame that nothing later names.
+    /// The rows or keys of a kept frame that nothing later names.
     fn without_named(
         &self,
         at: usize,
@@ -146,15 +148,23 @@ impl Named<'_> {
         payload: Vec<u8>,
     ) -> Result<Option<RowsFrame>, Failure> {
         let (of, operation, count) = RowsFrame::split(&payload)?;
-        if usize::from(of) != at || operation != Operation::Upsert {
-            return Err(malformed("something else was kept than rows"));
+        let width = match operation {
+            Operation::Upsert => self.table(at)?.width(),
+            Operation::Delete => self.table(at)?.key.len(),
+            _ => return Err(malformed("something else was kept than rows and deleted keys")),
+        };
+        if usize::from(of) != at {
+            return Err(malformed("rows of another table were kept"));
         }
-        let width = self.table(at)?.width();
         let mut rest = &payload[RowsFrame::PREFIX_BYTES..];
         let (mut bytes, mut left) = (Vec::with_capacity(rest.len()), 0);
         for _ in 0..count {
             let (row, behind) = rest.split_at(row_len(rest, width)?);
-            let named = self.keys.get(&self.key_in(at, row)?)?;
+            let key = match operation {
+                Operation::Upsert => self.key_in(at, row)?,
+                _ => key_of(at, row, width)?,
+            };
+            let named = self.keys.get(&key)?;
             if named.is_none_or(|by| *by <= number.to_be_bytes()[..]) {
                 bytes.extend_from_slice(row);
                 left += 1;

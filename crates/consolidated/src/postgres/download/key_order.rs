@@ -1,4 +1,4 @@
-//! The rows of a cursor in the order of their keys, or a part of them.
+//! The rows or deleted keys of a cursor in the order of their keys, or a part of them.
 //!
 //! Only types have an order here whose values compare in the same way for ever: text byte by byte
 //! (`COLLATE "C"`), since collations change with the libraries of the system.
@@ -11,6 +11,7 @@ use crate::postgres::link::Link;
 use crate::postgres::statement::{Slot, Statement};
 use crate::postgres::values::{ColumnType, Kind};
 use crate::quote::ident;
+use crate::script::Event;
 use crate::synchronization::FetchRequest;
 use model::{Failure, RowReader, ValueRef};
 use std::borrow::Cow;
@@ -82,18 +83,18 @@ pub(super) fn takes(bytes: &[u8], table: &Table) -> bool {
     key(table).all(&mut fits) && reader.rest().is_empty()
 }
 
-/// The statement for a window of what `rows` returns.
+/// The statement for a window of what the statement of a cursor returns.
 pub(super) fn statement<'s>(
-    rows: &'s Statement,
+    (event, cursor): (Event, &'s Statement),
     table: &Table,
     window: &Window<Snapshot>,
 ) -> Cow<'s, Statement> {
     if !window.ordered {
-        return Cow::Borrowed(rows);
+        return Cow::Borrowed(cursor);
     }
-    let columns: Vec<String> =
-        (0..table.deployed.published.width()).map(|at| ident(&format!("c{at}"))).collect();
-    let mut slots = rows.slots.clone();
+    let width = table.deployed.published.width();
+    let columns: Vec<String> = (0..width).map(|at| ident(&format!("c{at}"))).collect();
+    let mut slots = cursor.slots.clone();
     let each = key(table).filter_map(|(at, kind)| Some((at, kind?)));
     let order: Vec<String> = each.clone().map(|(at, kind)| compared(&columns[at], kind)).collect();
     let order = order.join(", ");
@@ -113,15 +114,19 @@ pub(super) fn statement<'s>(
         true => String::new(),
         false => format!("WHERE {}\n", bounds.join(" AND ")),
     };
+    let returned: Vec<&str> = match event {
+        Event::DownloadDeleteCursor => key(table).map(|(at, _)| columns[at].as_str()).collect(),
+        _ => columns.iter().map(String::as_str).collect(),
+    };
     // What has an offset is planned by itself: changes are found as they are without an order.
     let apart = if window.since.is_some() { " OFFSET 0" } else { "" };
     let sql = format!(
         "SELECT * FROM (\nSELECT * FROM (\n{}\n) AS syncline_all{apart}\n) AS syncline_rows ({})\n\
          {bounds}ORDER BY {order}",
-        rows.sql,
-        columns.join(", "),
+        cursor.sql,
+        returned.join(", "),
     );
-    let set_based = rows.set_based;
+    let set_based = cursor.set_based;
     Cow::Owned(Statement { sql, slots, set_based, keeps_plan: false, own: None })
 }
 

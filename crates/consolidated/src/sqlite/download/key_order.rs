@@ -1,4 +1,4 @@
-//! The rows of a cursor in the order of their keys, or a part of them.
+//! The rows or deleted keys of a cursor in the order of their keys, or a part of them.
 //!
 //! The order is that of SQLite's storage classes, with text byte by byte, whatever the collation
 //! and the type of a column: it is the same in every version, and a key is compared as it is
@@ -6,7 +6,7 @@
 
 use crate::download::resume::Window;
 use crate::quote::ident;
-use crate::script::Script;
+use crate::script::{Event, Script};
 use crate::sqlite::errors::failed;
 use crate::sqlite::values::Bind;
 use crate::synchronization::FetchRequest;
@@ -26,20 +26,21 @@ pub(super) fn is_large(
     found.map_err(failed("find out how large a table is"))
 }
 
-/// The statement for a window of what `script` returns.
+/// The statement for a window of what the script of a cursor returns.
 pub(super) fn sql<'s>(
-    script: &'s Script,
+    (event, script): (Event, &'s Script),
     table: &PublishedTable,
     window: &Window<Vec<i64>>,
 ) -> Cow<'s, str> {
     if !window.ordered {
         return Cow::Borrowed(&script.sql);
     }
-    let columns = columns(table);
+    let all = columns(table);
+    let key: Vec<String> = table.key.iter().map(|at| all[usize::from(*at)].clone()).collect();
+    let columns = if event == Event::DownloadDeleteCursor { &key } else { &all };
     // A sign takes the type of its column from an operand.
     let key = |form: &dyn Fn(&str) -> String| {
-        let key = table.key.iter().map(|at| form(&columns[usize::from(*at)]));
-        key.collect::<Vec<_>>().join(", ")
+        key.iter().map(|column| form(column)).collect::<Vec<_>>().join(", ")
     };
     let plain = key(&|column| format!("+{column} COLLATE BINARY"));
     let mut number = script.parameters.len();
@@ -59,7 +60,7 @@ pub(super) fn sql<'s>(
         false => format!("WHERE {}\n", bounds.join(" AND ")),
     };
     let order = key(&|column| format!("{column} COLLATE BINARY"));
-    Cow::Owned(format!("{}\n{bounds}ORDER BY {order}", rows(script, &columns)))
+    Cow::Owned(format!("{}\n{bounds}ORDER BY {order}", rows(script, columns)))
 }
 
 /// What [`rows`] calls the columns of a table.

@@ -93,6 +93,13 @@ impl Shop {
             format!("UPDATE task SET note = 'a task of round {round}, and what is to be done'"),
             format!("UPDATE tag SET weight = {round}"),
             format!("UPDATE price SET note = 'round {round}'"),
+            // Deleted keys and departed rows do not fit either, and some come back.
+            "DELETE FROM tag WHERE name IN (SELECT name FROM tag ORDER BY name LIMIT 250)".into(),
+            format!(
+                "{NUMBERS} INSERT INTO tag SELECT 'Tag of {round} ' || n, n FROM n WHERE n < 250"
+            ),
+            format!("UPDATE task SET project = 'q' WHERE id % 2 = {}", round % 2),
+            format!("UPDATE task SET project = 'p' WHERE id % 2 <> {}", round % 2),
         ] {
             self.world.center_sql(&sql);
         }
