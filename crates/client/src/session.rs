@@ -228,7 +228,7 @@ impl Session {
             format!("the server closed the connection where {expected} was expected"),
         );
         match self.state {
-            // A port of HTTPS answers nothing to clear text.
+            // Some programs that speak TLS answer nothing to clear text.
             State::ExpectWelcome => lost.hint(
                 "synchronize again; if it happens again, write the URL as the server prints it, \
                  with the same scheme",

@@ -14,22 +14,31 @@ pub(crate) struct Inbox {
     understood: bool,
     /// It began as a server of HTTP does.
     http: bool,
+    /// It began with an alert of TLS, as a program does that expects TLS.
+    tls: bool,
 }
 
 impl Inbox {
     pub(crate) fn new(readable: Capabilities) -> Inbox {
         let decoder = FrameDecoder::new(FRAME_BYTES_MAX);
         let decompressor = Decompressor::default();
-        Inbox { decoder, decompressor, readable, understood: false, http: false }
+        Inbox { decoder, decompressor, readable, understood: false, http: false, tls: false }
     }
 
     pub(crate) fn push(&mut self, bytes: &[u8]) {
-        self.http |= !self.understood && self.is_empty() && bytes.starts_with(b"HTTP/");
+        if !self.understood && self.is_empty() {
+            self.http |= bytes.starts_with(b"HTTP/");
+            self.tls |= matches!(bytes, [21, 3, 0..=4, 0, 2, 1 | 2, _]);
+        }
         self.decoder.push(bytes);
     }
 
     /// The next message; `None` when more bytes are needed.
     pub(crate) fn next_message(&mut self) -> Result<Option<Message>, Failure> {
+        if self.tls {
+            let message = "the program that answers speaks TLS, which the URL does not say";
+            return Err(Failure::new(Code::EncryptionMismatch, message));
+        }
         let message = self.decode();
         match message {
             Err(failure) if !self.understood => {

@@ -48,19 +48,19 @@ fn handshake_fault(error: io::Error, url: &ServerUrl, tcp: &Tcp) -> Failure {
         rustls::Error::InvalidCertificate(fault) => certificate_fault(fault, url),
         rustls::Error::InvalidMessage(_) => {
             let message = format!("{} does not speak TLS", url.address());
-            let fits = in_place(url, false, url.scheme().is_http());
-            Failure::new(Code::EncryptionMismatch, message)
-                .hint(format!("{fits}, or the port of the server that is encrypted"))
+            // The answer was not understood: HTTP may be spoken there, or not.
+            let fits = in_place(url, |it| !it.is_encrypted());
+            Failure::new(Code::EncryptionMismatch, message).hint(format!(
+                "{fits}, as the server prints it, or the port of the server that is encrypted"
+            ))
         }
         // Each port offers one, by which it tells HTTP from our own protocol.
         rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol) => {
-            let speaks = if url.scheme().is_http() { "Syncline without HTTP" } else { "HTTP" };
+            let is_http = url.scheme().is_http();
+            let speaks = if is_http { "Syncline without HTTP" } else { "HTTP" };
             let message = format!("{} speaks {speaks}", url.address());
-            Failure::new(Code::HandshakeFailed, message).hint(in_place(
-                url,
-                true,
-                !url.scheme().is_http(),
-            ))
+            let fits = in_place(url, |it| it.is_encrypted() && it.is_http() != is_http);
+            Failure::new(Code::HandshakeFailed, message).hint(fits)
         }
         rustls::Error::AlertReceived(alert) => refused(*alert),
         _ => Failure::new(Code::HandshakeFailed, "the TLS handshake with the server failed"),
@@ -68,10 +68,9 @@ fn handshake_fault(error: io::Error, url: &ServerUrl, tcp: &Tcp) -> Failure {
     failure.source(error)
 }
 
-/// Which scheme probably fits the port.
-fn in_place(url: &ServerUrl, encrypted: bool, http: bool) -> String {
-    let fits = |it: &&Scheme| it.is_encrypted() == encrypted && it.is_http() == http;
-    let fitting = Scheme::ALL.iter().filter(fits).map(|it| format!("{}://", it.name()));
+/// Which schemes may fit the port.
+fn in_place(url: &ServerUrl, fits: impl Fn(&Scheme) -> bool) -> String {
+    let fitting = Scheme::ALL.iter().filter(|it| fits(it)).map(|it| format!("{}://", it.name()));
     let fitting: Vec<String> = fitting.collect();
     format!("write {} in place of {}://", fitting.join(" or "), url.scheme().name())
 }

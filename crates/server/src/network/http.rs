@@ -24,7 +24,7 @@ mod wire;
 use super::surroundings::Surroundings;
 use super::{Acceptor, Stream};
 use crate::stage::Execution;
-use model::ServerUrl;
+use model::{Code, Failure, ServerUrl};
 use request::{Accepted, Front, Line, ending};
 use std::io;
 use std::net::SocketAddr;
@@ -129,6 +129,15 @@ async fn serve(
         version = timeout(idle, io.version()) => version,
         () = ending(&mut stopped) => return,
     };
+    if let Ok(Err(error)) = &version
+        && is_clear_text(error)
+    {
+        // The session refuses it in clear text, in a frame that every remote understands.
+        if let Some(stream) = io.into_stream() {
+            let _ = front.exchanges.send((stream, peer)).await;
+        }
+        return;
+    }
     let line = Line { peer, wire, front, idle };
     let ended = match version {
         Ok(Ok(Version::One)) => version_1::serve(io, line, stopped).await,
@@ -144,4 +153,10 @@ async fn serve(
         // Whom it concerns has seen it: a session fails where its stream does.
         tracing::debug!(%peer, %error, "a connection of HTTP ended early");
     }
+}
+
+/// The peer speaks clear text where TLS is spoken.
+fn is_clear_text(error: &io::Error) -> bool {
+    let failure = error.get_ref().and_then(|inner| inner.downcast_ref::<Failure>());
+    failure.is_some_and(|failure| failure.code() == Code::EncryptionMismatch)
 }

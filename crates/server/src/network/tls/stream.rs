@@ -8,7 +8,7 @@ use super::fault;
 use super::settings::{Protocols, TlsSettings};
 use crate::network::outgoing::{CHUNK_BYTES, Outgoing, Write};
 use crate::network::stream::Stream;
-use model::Hold;
+use model::{Failure, Hold};
 use rustls::ServerConnection;
 use rustls::pki_types::CertificateDer;
 use std::io::{self, BufRead, ErrorKind, IoSlice, Read, Write as _};
@@ -35,6 +35,8 @@ pub(super) struct TlsStream {
     ended: bool,
     /// We have said that we close.
     closing: bool,
+    /// The session knows that it ends here.
+    refused: bool,
 }
 
 enum State {
@@ -42,7 +44,8 @@ enum State {
     Silent(Arc<TlsSettings>, Protocols),
     /// A session, its handshake included.
     Session(Box<ServerConnection>),
-    /// The peer speaks clear text. All that it hears is why this ends.
+    /// The peer speaks clear text. All that it hears is why this ends, and nothing that it says is
+    /// read before the session knows why.
     Clear,
     /// The session is damaged. The peer can read nothing any more but an alert, which is sent.
     Broken,
@@ -57,7 +60,8 @@ impl TlsStream {
         held: Hold,
     ) -> TlsStream {
         let (state, outgoing) = (State::Silent(settings, protocols), Outgoing::new(held));
-        TlsStream { inner, state, outgoing, begun: false, ended: false, closing: false }
+        let (begun, ended, closing, refused) = (false, false, false, false);
+        TlsStream { inner, state, outgoing, begun, ended, closing, refused }
     }
 
     /// Begins a session when the first byte is there.
@@ -91,7 +95,10 @@ impl TlsStream {
         {
             ready!(self.poll_record(context))?;
         }
-        Poll::Ready(Ok(()))
+        match self.state {
+            State::Clear if !self.refused => Poll::Ready(Err(fault::clear_text())),
+            _ => Poll::Ready(Ok(())),
+        }
     }
 
     /// Takes what has come, and lets out what there is to say to it.
@@ -179,6 +186,10 @@ impl Stream for TlsStream {
 
     fn peer(&self) -> Option<SocketAddr> {
         self.inner.peer()
+    }
+
+    fn judged(&mut self, judgment: Result<(), &Failure>) {
+        self.refused |= judgment.is_err();
     }
 
     fn certificate(&self) -> Option<&CertificateDer<'static>> {
