@@ -1,13 +1,15 @@
 //! The engine's own connection to the remote file, and the meaning of SQLite's errors at a remote.
 
 use crate::disk::Location;
+use crate::system::disk::not_writable;
 use model::{Code, Failure, ValueRef};
 use rusqlite::config::DbConfig;
 use rusqlite::types::{ToSqlOutput, ValueRef as SqlValueRef};
 use rusqlite::{
-    CachedStatement, Connection, Error, ErrorCode, OpenFlags, Transaction, TransactionBehavior,
+    CachedStatement, Connection, Error, ErrorCode, MAIN_DB, OpenFlags, Transaction,
+    TransactionBehavior,
 };
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long the engine waits for another program's write lock.
@@ -65,6 +67,9 @@ fn connect(path: &Path, vfs: Option<&str>, flags: OpenFlags) -> Result<Connectio
 }
 
 fn at(path: &Path, error: Error) -> Failure {
+    if let Some(file) = refused(path, &error) {
+        return read_only(&file).source(error);
+    }
     let failure = explain(error);
     match failure.code() {
         Code::RemoteNotADatabase => {
@@ -78,7 +83,29 @@ fn at(path: &Path, error: Error) -> Failure {
 /// Begins a transaction that holds the write lock from the start, so that it cannot fail halfway
 /// because another program was faster. Rolled back when dropped.
 pub(crate) fn begin_immediate(connection: &Connection) -> Result<Transaction<'_>, Failure> {
-    Transaction::new_unchecked(connection, TransactionBehavior::Immediate).map_err(explain)
+    // SQLite begins one on a file that it could only open for reading, and refuses the first write.
+    if let (Some(path), Ok(true)) = (connection.path(), connection.is_readonly(MAIN_DB)) {
+        return Err(read_only(Path::new(path)));
+    }
+    let begun = Transaction::new_unchecked(connection, TransactionBehavior::Immediate);
+    begun.map_err(|error| {
+        match connection.path().and_then(|path| refused(Path::new(path), &error)) {
+            Some(file) => read_only(&file).source(error),
+            None => explain(error),
+        }
+    })
+}
+
+fn read_only(file: &Path) -> Failure {
+    Failure::new(Code::CannotWrite, format!("this user may not write `{}`", file.display()))
+}
+
+/// The file because of which SQLite refuses to open or to write the database. It does not say which
+/// it is.
+fn refused(path: &Path, error: &Error) -> Option<PathBuf> {
+    let of_rights = [ErrorCode::CannotOpen, ErrorCode::ReadOnly, ErrorCode::PermissionDenied];
+    let code = error.sqlite_error_code()?;
+    of_rights.contains(&code).then(|| not_writable(path)).flatten()
 }
 
 /// Begins a transaction that reads one state of the file throughout.

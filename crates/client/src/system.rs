@@ -7,7 +7,7 @@ mod beside;
 mod blocking;
 mod clock;
 mod detached;
-mod disk;
+pub(crate) mod disk;
 mod files;
 mod lock;
 mod random;

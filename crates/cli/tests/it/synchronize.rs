@@ -5,6 +5,7 @@ use protocol::Message;
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -451,4 +452,37 @@ fn refusals_say_who_must_act() {
         "E5001",
         &["sync", "text.db", "--server", url, "--user", "ann", "--password-file", "ann.password"],
     );
+}
+
+/// It said that the remote file is read-only, whichever file it was, or that there is no database.
+#[test]
+fn the_file_that_this_user_may_not_write_is_named() {
+    let (world, server) = shop(&["ann"]);
+    world.sync("ann", &server);
+    // Root may write everything. So the program is run by somebody else.
+    let other = rustix::process::geteuid().is_root().then_some(65534);
+    let give = |path: &Path| std::os::unix::fs::chown(path, other, other).unwrap();
+    // A program that has the file open keeps both files beside it.
+    let application = rusqlite::Connection::open(world.remote("ann")).unwrap();
+    application.execute_batch("CREATE TABLE own (id INTEGER)").unwrap();
+    let parts = ["ann.db", "ann.db-wal", "ann.db-shm"].map(|name| world.path(name));
+    [".", "ann.password", "ann.db-syncline"].iter().for_each(|name| give(&world.path(name)));
+    parts.iter().for_each(|path| give(path));
+    for part in &parts {
+        let mode = |mode| fs::set_permissions(part, fs::Permissions::from_mode(mode)).unwrap();
+        mode(0o444);
+        let arguments = world.sync_arguments("ann", &server);
+        let mut command = world.syncline.command(&arguments);
+        if let Some(user) = other {
+            command.uid(user);
+        }
+        let told = finish(command.spawn().unwrap());
+        mode(0o600);
+        let name = part.file_name().unwrap().to_str().unwrap();
+        let expected = format!("/{name}`");
+        let is_named = |line: &str| line.contains(&expected);
+        assert!(told.code == Some(1) && is_named(&told.stderr), "{name}: {told:?}");
+        assert!(told.message("E6010").starts_with("this user may not write `"), "{told:?}");
+    }
+    world.sync("ann", &server);
 }

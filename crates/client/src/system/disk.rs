@@ -4,7 +4,7 @@ use crate::disk::{Disk, FileStatus};
 use std::any::Any;
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Files as the operating system has them.
 #[derive(Debug)]
@@ -81,4 +81,26 @@ fn number(metadata: &Metadata) -> u64 {
 #[cfg(not(unix))]
 fn number(_: &Metadata) -> u64 {
     0
+}
+
+/// What this user may not write of a database: its file, one that SQLite keeps beside it, or their
+/// folder. None is opened: closing it would end the locks that SQLite has on it.
+#[cfg(unix)]
+pub(crate) fn not_writable(database: &Path) -> Option<PathBuf> {
+    use rustix::fs::{Access, access};
+    let files = ["", "-wal", "-shm", "-journal"].map(|suffix| {
+        let mut name = database.as_os_str().to_owned();
+        name.push(suffix);
+        PathBuf::from(name)
+    });
+    let is_refused = |file: &PathBuf| {
+        let refusal = access(file, Access::WRITE_OK).err();
+        refusal.is_some_and(|why| why != rustix::io::Errno::NOENT)
+    };
+    files.into_iter().chain(database.parent().map(Path::to_owned)).find(is_refused)
+}
+
+#[cfg(not(unix))]
+pub(crate) fn not_writable(_: &Path) -> Option<PathBuf> {
+    None
 }
