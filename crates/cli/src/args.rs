@@ -55,7 +55,7 @@ Examples:
   syncline sync ann.db --server tcp://127.0.0.1:2439 --user ann
 
 Exit codes: 0 done, 1 failed (`error E2104: …` on standard error), 2 wrong usage,
-130 `sync` was interrupted by Ctrl-C.";
+130 `sync` or `demo` was interrupted by Ctrl-C.";
 
 /// Keeps many SQLite files in two-way sync with one consolidated database.
 #[derive(Debug, Parser)]

@@ -5,6 +5,8 @@ use model::{Code, Failure};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use terminal::output;
 
 /// The program `syncline`, run in the folder of the demo.
@@ -12,14 +14,16 @@ use terminal::output;
 pub(super) struct Program {
     executable: PathBuf,
     folder: PathBuf,
+    /// Ctrl-C was pressed.
+    interrupted: Arc<AtomicBool>,
 }
 
 impl Program {
     /// This program, working in this folder.
-    pub(super) fn new(folder: &Folder) -> Result<Program, Failure> {
+    pub(super) fn new(folder: &Folder, interrupted: Arc<AtomicBool>) -> Result<Program, Failure> {
         let executable = std::env::current_exe()
             .map_err(|error| Failure::new(Code::Bug, "cannot find this program").source(error))?;
-        Ok(Program { executable, folder: folder.root().to_owned() })
+        Ok(Program { executable, folder: folder.root().to_owned(), interrupted })
     }
 
     /// The path of this program, unless typing `syncline` finds it.
@@ -32,21 +36,24 @@ impl Program {
         (!found).then(|| self.executable.display().to_string())
     }
 
-    /// A command with these arguments, not started yet.
-    pub(super) fn command(&self, arguments: &[&str]) -> Command {
+    /// A command with these arguments, not started yet; none after Ctrl-C.
+    pub(super) fn command(&self, arguments: &[&str]) -> Result<Command, Failure> {
+        if self.interrupted.load(Ordering::SeqCst) {
+            return Err(Failure::new(Code::Interrupted, "the demo was interrupted"));
+        }
         let mut command = Command::new(&self.executable);
         command.args(arguments).current_dir(&self.folder).stdin(Stdio::null());
         // The programs that the demo kills must start without fail points of the user's
         // environment.
         command.env_remove("FAILPOINTS");
-        command
+        Ok(command)
     }
 
     /// Shows the command, runs it to its end and gives what it printed.
     pub(super) fn run(&self, arguments: &[&str]) -> Result<String, Failure> {
         output::line(&format!("  $ syncline {}", arguments.join(" ")))?;
         let output = self
-            .command(arguments)
+            .command(arguments)?
             .output()
             .map_err(|error| Failure::new(Code::Bug, "cannot run this program").source(error))?;
         if output.status.success() {

@@ -26,7 +26,7 @@ impl ServerProcess {
         })?;
         let failed = |error| Failure::new(Code::Bug, "cannot start the server").source(error);
         let mut child = program
-            .command(&arguments)
+            .command(&arguments)?
             .stdout(Stdio::piped())
             .stderr(log)
             .spawn()

@@ -9,7 +9,7 @@ use std::thread;
 use terminal::output;
 
 /// What a shell says of a program that SIGINT has ended.
-const INTERRUPTED: i32 = 130;
+pub(crate) const INTERRUPTED: i32 = 130;
 
 /// From now on SIGINT ends the program at once, as ever, and says `what` becomes of the rows. The
 /// remote and the server are prepared for an end at any moment.
