@@ -63,14 +63,14 @@ pub fn ends_unix_s(certificate: &CertificateDer<'_>) -> Result<i64, Failure> {
     Ok(i64::try_from(ends.to_unix_duration().as_secs()).unwrap_or(i64::MAX))
 }
 
-/// What to say of a certificate of a server that ends then, if it is soon enough to be said.
-pub fn ending(ends_unix_s: i64, now_unix_s: i64) -> Option<Failure> {
+/// What to say of `what`, a certificate that ends then, if it is soon enough to be said.
+pub fn ending(what: &str, ends_unix_s: i64, now_unix_s: i64) -> Option<Failure> {
     let days = (ends_unix_s - now_unix_s).div_euclid(DAY_S);
     let (year, month, day) = civil_date(ends_unix_s.div_euclid(DAY_S));
     let date = format!("{year}-{month:02}-{day:02}");
     let message = match days {
-        i64::MIN..0 => format!("the certificate of the server has ended on {date}"),
-        0..WARNING_DAYS => format!("the certificate of the server ends on {date}"),
+        i64::MIN..0 => format!("{what} has ended on {date}"),
+        0..WARNING_DAYS => format!("{what} ends on {date}"),
         _ => return None,
     };
     Some(Failure::new(Code::CertificateEnding, message))
@@ -108,10 +108,10 @@ mod tests {
         assert_eq!(ends_unix_s(certificate.der()).unwrap(), 1_925_078_400);
         let bare = CertificateParams::default().self_signed(&key).unwrap();
         assert!(names(bare.der(), NameKind::SanUri).unwrap().is_empty());
-        assert!(ending(1_925_078_400, 1_925_078_400 - 31 * DAY_S).is_none());
-        let soon = ending(1_925_078_400, 1_925_078_400 - 29 * DAY_S).unwrap();
+        assert!(ending("it", 1_925_078_400, 1_925_078_400 - 31 * DAY_S).is_none());
+        let soon = ending("it", 1_925_078_400, 1_925_078_400 - 29 * DAY_S).unwrap();
         assert!(soon.message().ends_with("ends on 2031-01-02"), "{soon}");
-        let over = ending(1_925_078_400, 1_925_078_401).unwrap();
+        let over = ending("it", 1_925_078_400, 1_925_078_401).unwrap();
         assert!(over.message().contains("has ended"), "{over}");
         let rubbish = CertificateDer::from(vec![1, 2, 3]);
         assert_eq!(names(&rubbish, NameKind::Cn).unwrap_err().code(), Code::CertificateUnusable);

@@ -9,6 +9,7 @@ use crate::scripts::files;
 use consolidated::{Administration, Difference, Disagreement, Finding, Severity};
 use model::{Code, Failure};
 use serde_json::{Value, json};
+use server::ClientCertificates;
 use std::path::Path;
 use terminal::output;
 
@@ -26,7 +27,11 @@ fn find(options: &CheckOptions, findings: &mut Vec<Finding>) -> Result<(), Failu
     let now_unix_s =
         client::Components::system(&std::env::temp_dir())?.clock.unix_ms().div_euclid(1000);
     findings.extend(surroundings::of_files(&config.consolidated));
-    findings.extend(certificate_finding(&config, &options.dir.dir, now_unix_s));
+    findings.extend(
+        config.server.spill_dir.iter().flat_map(|dir| surroundings::of_spill(Path::new(dir))),
+    );
+    let tls = [certificate_finding, authority_finding];
+    findings.extend(tls.iter().flat_map(|find| find(&config, &options.dir.dir, now_unix_s)));
     let models = files::models(&config)?;
     let mut admin = consolidated::administer(&config.consolidated)?;
     match admin.check(&models) {
@@ -115,8 +120,26 @@ fn certificate_finding(config: &Config, dir: &Path, now_unix_s: i64) -> Option<F
     let (Some(certificate), Some(key)) = named else { return None };
     let ends = certificates::read_own(&dir.join(certificate), &dir.join(key))
         .and_then(|own| own.cert.first().map_or(Ok(i64::MAX), certificates::ends_unix_s));
+    ending("the certificate of the server", ends, now_unix_s)
+}
+
+/// Authorities of remotes that cannot be read, or of which one ends soon.
+fn authority_finding(config: &Config, dir: &Path, now_unix_s: i64) -> Option<Finding> {
+    // Where no remote is asked for a certificate, the server does not read the file.
+    let tls = config.server.meaning().tls;
+    let path = dir.join(tls.client_ca.filter(|_| tls.client != ClientCertificates::Off)?);
+    let ends = certificates::read_roots(&path).and_then(|_| {
+        let ends: Result<Vec<i64>, Failure> =
+            certificates::read_chain(&path)?.iter().map(certificates::ends_unix_s).collect();
+        Ok(ends?.into_iter().min().unwrap_or(i64::MAX))
+    });
+    ending(&format!("an authority in {}", path.display()), ends, now_unix_s)
+}
+
+/// What cannot be used, or ends then.
+fn ending(what: &str, ends: Result<i64, Failure>, now_unix_s: i64) -> Option<Finding> {
     let (severity, failure) = match ends {
-        Ok(ends) => (Severity::Notice, certificates::ending(ends, now_unix_s)?),
+        Ok(ends) => (Severity::Notice, certificates::ending(what, ends, now_unix_s)?),
         Err(unusable) => (Severity::Error, unusable),
     };
     let (code, hint) = (failure.code(), failure.hint_text());

@@ -331,8 +331,8 @@ codes! {
     /// A file with a certificate or a key cannot be used: it cannot be read, has no certificate in
     /// PEM format, or the key belongs to another certificate.
     5020 CertificateUnusable Operator false "check the file and its permissions";
-    /// A certificate of the server ends within 30 days, or has ended. From then on no remote
-    /// connects.
+    /// A certificate of the server, or of an authority in `tls_client_ca`, ends within 30 days, or
+    /// has ended. From then on no remote connects that needs it.
     5021 CertificateEnding Operator false "renew the certificate, then replace its files";
     /// The server takes the PROXY header of its trusted proxies, and a connection of one of them
     /// began with something else. Nobody else can say whose connection it is.

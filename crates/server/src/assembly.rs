@@ -289,7 +289,11 @@ impl Reloader {
     /// What to say of a certificate that ends soon.
     pub fn certificate_ending(&self) -> Option<Failure> {
         let ends = self.tls.as_ref()?.ends_unix_s();
-        certificates::ending(ends, self.clock.unix_ms().div_euclid(1000))
+        certificates::ending(
+            "the certificate of the server",
+            ends,
+            self.clock.unix_ms().div_euclid(1000),
+        )
     }
 
     /// Reads the key of session tokens and the files of TLS again, and takes from `wanted` what can

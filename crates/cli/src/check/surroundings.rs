@@ -22,10 +22,27 @@ pub(super) fn of_files(database: &Url) -> Vec<Finding> {
     let places = [(folder, needed | Access::EXEC_OK), (file.as_path(), needed)];
     let mut findings: Vec<Finding> =
         places.into_iter().filter_map(|(place, needed)| not_accessible(place, needed)).collect();
-    if let Ok(disk) = statvfs(folder) {
-        findings.extend(short_of_room(folder, disk.f_bavail.saturating_mul(disk.f_frsize)));
-    }
+    findings.extend(room(folder));
     findings
+}
+
+/// What is wrong with the folder for rows that do not fit in memory. The server does not make it,
+/// and looks for it when it needs it.
+pub(super) fn of_spill(folder: &Path) -> Vec<Finding> {
+    if !folder.is_dir() {
+        let message = format!(
+            "there is no folder {}, which `spill_dir` names; make it, for the user of the server",
+            folder.display()
+        );
+        return vec![Finding { severity: Severity::Error, table: None, message }];
+    }
+    let needed = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
+    not_accessible(folder, needed).into_iter().chain(room(folder)).collect()
+}
+
+fn room(folder: &Path) -> Option<Finding> {
+    let disk = statvfs(folder).ok()?;
+    short_of_room(folder, disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
 fn not_accessible(place: &Path, needed: Access) -> Option<Finding> {

@@ -475,6 +475,38 @@ fn check_names_what_is_wrong_around_the_server() {
     assert!(checked.stdout.contains("cannot read the certificates in "), "{checked:?}");
 }
 
+/// An authority whose certificate has ended on 2 January 2024.
+fn ended_authority() -> String {
+    let mut params = rcgen::CertificateParams::default();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    params.not_before = rcgen::date_time_ymd(2023, 1, 2);
+    params.not_after = rcgen::date_time_ymd(2024, 1, 2);
+    let certificate = params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap();
+    certificates::pem("CERTIFICATE", certificate.der())
+}
+
+/// The server found out with the first row that did not fit, or did not start.
+#[test]
+fn check_looks_at_the_folder_for_spilled_rows_and_at_the_authorities_of_remotes() {
+    let world = World::new(PROGRAM, SHOP);
+    world.configure("spill_dir = \"spilled\"\ntls_client_ca = \"ca.pem\"");
+    let checked = world.syncline.run(&["check"]);
+    checked.message("E3005");
+    assert!(checked.stdout.contains("error: there is no folder spilled, which"), "{checked:?}");
+    assert!(!checked.stdout.contains("ca.pem"), "nobody is asked for a certificate: {checked:?}");
+    fs::create_dir(world.path("spilled")).unwrap();
+    world.configure("tls_client = \"optional\"");
+    let checked = world.syncline.run(&["check"]);
+    checked.message("E3005");
+    assert!(checked.stdout.contains("cannot read the certificates in ./ca.pem"), "{checked:?}");
+    world.syncline.ok(&["cert", "dev"]);
+    assert!(world.syncline.ok(&["check"]).contains("agree"));
+    fs::write(world.path("ca.pem"), ended_authority()).unwrap();
+    let checked = world.syncline.ok(&["check"]);
+    let told = "notice: E5021: an authority in ./ca.pem has ended on 2024-01-02; ";
+    assert!(checked.contains(told), "{checked}");
+}
+
 /// What was printed did not work as it was: the folder became two words, and `chmod` named no file.
 #[test]
 fn commands_that_are_told_work_as_they_are() {
