@@ -93,6 +93,15 @@ impl Synchronizer {
         Ok(self.remote.status()?.pending())
     }
 
+    /// Whether a server has accepted this user in this file before, and nobody types the password:
+    /// then a refusal is no typing error.
+    pub(super) fn was_accepted(&self, options: &SyncOptions) -> Result<bool, Failure> {
+        let is_typed = options.credential.password_file.is_none()
+            && self.secrets.token().is_none()
+            && !self.secrets.is_certificate();
+        Ok(!is_typed && self.remote.settings()?.user.as_ref() == Some(&self.user))
+    }
+
     /// Reads the files of password and token again.
     pub(super) fn read_secrets(&mut self, options: &SyncOptions) -> Result<(), Failure> {
         self.secrets.read_again(options)

@@ -20,9 +20,6 @@ const PENDING_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const BACKOFF_MIN: Duration = Duration::from_secs(1);
 /// … but never after more than this.
 const BACKOFF_MAX: Duration = Duration::from_secs(60);
-/// Who is refused waits longer in the end. Each try may be one more wrong password, after which the
-/// server lets this user wait at this address for up to a minute.
-const REFUSED_MAX: Duration = Duration::from_secs(300);
 /// A signal is noticed within this time.
 const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -30,7 +27,7 @@ const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 pub(super) fn run(synchronizer: &mut Synchronizer, options: &SyncOptions) -> Result<(), Failure> {
     let ended = end_on_signals()?;
     let mut backoff = Backoff::new(Components::system(&std::env::temp_dir())?.random);
-    let mut first = true;
+    let (mut first, mut accepted) = (true, synchronizer.was_accepted(options)?);
     let mut refused = None;
     while !ended.load(Ordering::SeqCst) {
         let started = synchronizer.clock.monotonic_ms();
@@ -42,6 +39,7 @@ pub(super) fn run(synchronizer: &mut Synchronizer, options: &SyncOptions) -> Res
         match result {
             Ok(report) => {
                 backoff.succeeded();
+                accepted = true;
                 if refused.take().is_some() {
                     let text = format!("the server accepts user {} again; going on", report.user);
                     output::notice(&output::one_line(&text));
@@ -57,18 +55,18 @@ pub(super) fn run(synchronizer: &mut Synchronizer, options: &SyncOptions) -> Res
                 wait_for_changes(synchronizer, kept, &ended)?;
             }
             Err(failure) if failure.retry() => {
-                let delay = backoff.failed(failure.retry_after(), BACKOFF_MAX);
+                let delay = backoff.failed(failure.retry_after());
                 let then = format!("trying again in {:.1} s", delay.as_secs_f64());
                 tell_failure(&failure, Some(&then), options, summary)?;
                 wait(delay, &ended);
             }
             // What no server has ever accepted here may be a typing error.
-            Err(failure) if !first && may_be_accepted_later(failure.code()) => {
+            Err(failure) if accepted && may_be_accepted_later(failure.code()) => {
                 let is_news = refused.replace(failure.code()) != Some(failure.code());
                 let then = "waiting until the server accepts the user, and reading the files of \
                             password and token again before each try";
                 tell_failure(&failure, is_news.then_some(then), options, summary)?;
-                wait(backoff.failed(None, REFUSED_MAX), &ended);
+                wait(backoff.refused(), &ended);
             }
             Err(failure) => return Err(failure),
         }
@@ -161,15 +159,23 @@ impl Backoff {
         self.next = BACKOFF_MIN;
     }
 
-    /// The time to wait now: between half of the whole and the whole, which is `max` at most, but
-    /// never less than the server asked for.
-    fn failed(&mut self, retry_after_s: Option<u32>, max: Duration) -> Duration {
-        let whole = self.next.min(max);
-        self.next = whole * 2;
+    /// The time to wait now: between half of the whole and the whole, but never less than the
+    /// server asked for.
+    fn failed(&mut self, retry_after_s: Option<u32>) -> Duration {
+        let whole = self.refused();
         let share = (self.random.next_u64() % 1000) as f64 / 1000.0;
         let spread = whole.mul_f64(0.5 + share / 2.0);
         let asked = Duration::from_secs(u64::from(retry_after_s.unwrap_or(0))).min(BACKOFF_MAX);
         if asked > spread { asked + spread.mul_f64(share) } else { spread }
+    }
+
+    /// The time to wait for a user who is refused: the whole. Each try may be one more wrong
+    /// password, and the server delays the next one of this user at this address, too, for up to a
+    /// minute. What comes earlier learns nothing.
+    fn refused(&mut self) -> Duration {
+        let whole = self.next.min(BACKOFF_MAX);
+        self.next = whole * 2;
+        whole
     }
 }
 
@@ -181,25 +187,24 @@ mod tests {
     fn waits_grow_to_their_limit_and_begin_anew_after_a_success() {
         let mut backoff = Backoff::new(Random::from_seed([1; 32]));
         for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
-            let wait = backoff.failed(None, BACKOFF_MAX);
+            let wait = backoff.failed(None);
             let whole = Duration::from_secs(seconds);
             assert!(wait >= whole / 2 && wait <= whole, "{wait:?} for {whole:?}");
         }
         backoff.succeeded();
-        assert!(backoff.failed(None, BACKOFF_MAX) <= BACKOFF_MIN);
-        assert!(backoff.failed(Some(20), BACKOFF_MAX) >= Duration::from_secs(20));
-        assert!(backoff.failed(Some(u32::MAX), BACKOFF_MAX) <= BACKOFF_MAX * 2);
+        assert!(backoff.failed(None) <= BACKOFF_MIN);
+        assert!(backoff.failed(Some(20)) >= Duration::from_secs(20));
+        assert!(backoff.failed(Some(u32::MAX)) <= BACKOFF_MAX * 2);
     }
 
     /// The server delays the third wrong password by a second, and each further one twice as long,
-    /// up to a minute.
+    /// up to a minute. Whoever is accepted again learns so within a minute.
     #[test]
-    fn a_password_that_is_refused_is_sent_more_rarely_than_the_server_delays_it() {
+    fn a_password_that_is_refused_is_not_sent_earlier_than_the_server_reads_it() {
         let mut backoff = Backoff::new(Random::from_seed([1; 32]));
         for delay_s in [0, 0, 1, 2, 4, 8, 16, 32, 60, 60] {
-            assert!(backoff.failed(None, REFUSED_MAX) > Duration::from_secs(delay_s));
+            let wait = backoff.refused();
+            assert!(wait >= Duration::from_secs(delay_s) && wait <= BACKOFF_MAX, "{wait:?}");
         }
-        assert!(backoff.failed(None, REFUSED_MAX) >= REFUSED_MAX / 2);
-        assert!(backoff.failed(None, BACKOFF_MAX) <= BACKOFF_MAX, "the network is another matter");
     }
 }

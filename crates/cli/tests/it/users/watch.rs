@@ -16,15 +16,24 @@ struct Watched {
 impl Watched {
     /// Once it has synchronized for the first time.
     fn with(world: World, server: &Server, secrets: &[&str]) -> Watched {
-        let remote = ["sync", "ann.db", "--watch", "--server", &server.url, "--user", "ann"];
-        let mut command = world.syncline.command(&[&remote[..], secrets].concat());
+        let remote = ["--server", &server.url, "--user", "ann"];
+        let watched = Watched::started(world, &[&remote[..], secrets].concat());
+        watched.until_synchronized();
+        watched
+    }
+
+    fn started(world: World, options: &[&str]) -> Watched {
+        let mut command =
+            world.syncline.command(&[&["sync", "ann.db", "--watch"], options].concat());
         command.stdout(File::create(world.path("watch.out")).unwrap());
         command.stderr(File::create(world.path("watch.log")).unwrap());
-        let watched = Watched { watch: command.spawn().unwrap(), world, rows: 0 };
+        Watched { watch: command.spawn().unwrap(), world, rows: 0 }
+    }
+
+    fn until_synchronized(&self) {
         until("the first synchronization", || {
-            fs::read_to_string(watched.world.path("watch.out")).unwrap().contains("synchronized")
+            fs::read_to_string(self.world.path("watch.out")).unwrap().contains("synchronized")
         });
-        watched
     }
 
     /// How often it has said this.
@@ -117,6 +126,21 @@ fn a_watch_that_has_changed_the_password_waits_too() {
     watched.is_refused_and_goes_on("E2101", &["user", "lock", "ann"], |world| {
         world.syncline.ok(&["user", "unlock", "ann"]);
     });
+}
+
+/// It ended at once, as after a restart of the machine, and nobody started it again.
+#[test]
+fn a_watch_that_starts_while_the_user_is_locked_waits_too() {
+    let world = notes();
+    let server = world.serve();
+    world.sync("ann", &server);
+    world.syncline.ok(&["user", "lock", "ann"]);
+    let watched = Watched::started(world, &["--password-file", "ann.password"]);
+    let waits = "error E2101: unknown user or wrong password; waiting until the server accepts";
+    until("that it waits", || watched.said(waits) == 1);
+    watched.world.syncline.ok(&["user", "unlock", "ann"]);
+    watched.until_synchronized();
+    assert_eq!(watched.said("the server accepts user ann again; going on\n"), 1);
 }
 
 #[test]
