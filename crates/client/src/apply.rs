@@ -33,7 +33,7 @@
 
 mod arrivals;
 pub(crate) mod circumstances;
-mod constraint;
+pub(crate) mod constraint;
 pub(crate) mod download;
 pub(crate) mod fired;
 pub(crate) mod first_fill;

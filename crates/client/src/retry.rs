@@ -4,6 +4,7 @@
 //! synchronization uploads. It is refused if the row is not the one to which the rejected change
 //! was made. Otherwise it would overwrite work that the author of the change has not seen.
 
+use crate::apply::constraint::{is_duplicate, is_of_another_table};
 use crate::apply::readable;
 use crate::apply::rejects::lost_conflicts::{self, StoredConflict};
 use crate::apply::rejects::{self, StoredReject, settled};
@@ -12,7 +13,7 @@ use crate::schema::RemoteTable;
 use crate::sql::{ident, list, parameters};
 use model::{Code, Failure, Readable, Value, unhex};
 use protocol::Settlement;
-use rusqlite::Connection;
+use rusqlite::{Connection, Error};
 use serde_json::{Map, Value as Json, json};
 
 /// What is decided about.
@@ -135,7 +136,7 @@ fn retry_conflict(
         return Ok(());
     }
     write(connection, table, &key, wanted.as_ref(), now.is_some())
-        .map_err(|error| not_retried(format!("table {name} refuses the row")).source(error))
+        .map_err(|error| refused(name, error))
 }
 
 /// The row has not changed since the conflict, as far as it was published then and is now.
@@ -179,6 +180,20 @@ fn not_uploaded(table: &str) -> String {
 
 fn not_retried(message: impl Into<String>) -> Failure {
     Failure::new(Code::RejectNotRetried, message)
+}
+
+/// Why the table here does not take the row.
+fn refused(table: &str, error: Error) -> Failure {
+    let message = if is_duplicate(&error) && !is_of_another_table(&error, table) {
+        // The other row is as it was downloaded, or a new one of this remote.
+        format!(
+            "another row of table {table} has the same UNIQUE value here; if the center has \
+             changed that row, synchronize first"
+        )
+    } else {
+        format!("table {table} refuses the row")
+    };
+    not_retried(message).source(error)
 }
 
 fn retry_one(
@@ -232,7 +247,7 @@ fn retry_one(
         return Err(Failure::new(Code::RetryOverwrites, message));
     }
     write(connection, table, &key, row.as_ref(), now.is_some())
-        .map_err(|error| not_retried(format!("table {name} refuses the row")).source(error))
+        .map_err(|error| refused(name, error))
 }
 
 /// The row has not changed since the rejected change was made.

@@ -15,7 +15,7 @@ pub(super) fn is_refusal(error: &Error) -> bool {
 }
 
 /// Another row has the same value in a UNIQUE index.
-pub(super) fn is_duplicate(error: &Error) -> bool {
+pub(crate) fn is_duplicate(error: &Error) -> bool {
     matches!(
         extended_code(error),
         Some(
@@ -28,7 +28,7 @@ pub(super) fn is_duplicate(error: &Error) -> bool {
 
 /// Whether a duplicate is one in another table than this one. SQLite names the columns, unless they
 /// are expressions.
-pub(super) fn is_of_another_table(error: &Error, table: &str) -> bool {
+pub(crate) fn is_of_another_table(error: &Error, table: &str) -> bool {
     let text = error.to_string();
     let Some(columns) = text.strip_prefix("UNIQUE constraint failed: ") else { return false };
     let own = format!("{table}.");

@@ -321,6 +321,23 @@ fn an_incoming_row_that_does_not_fit_yet_goes_on_waiting() {
     assert_eq!(rows(&site), ["1, 'z', 11", "2, 'b', 20"]);
 }
 
+/// It told of a UNIQUE value that the center had long freed, and of nothing that one could do.
+#[test]
+fn a_retry_that_meets_a_unique_value_here_says_to_synchronize_first() {
+    let mut site = Site::new(T);
+    site.write("INSERT INTO t VALUES (4, 'c', 4)");
+    site.upload();
+    let download = site.download().reject("t", &[int(4)], 2, Code::RowNotUnique);
+    download.delete("t", &[&[int(4)]]).upsert("t", &[&row(3, "c", 30)]).apply().unwrap();
+    let id = site.remote.rejects().unwrap()[0].id;
+    let refused = site.remote.retry_rejects(&[id], false).unwrap_err();
+    assert_eq!(refused.code(), Code::RejectNotRetried);
+    assert!(refused.message().ends_with("synchronize first"), "{refused}");
+    site.download().upsert("t", &[&row(3, "free", 30)]).apply().unwrap();
+    site.remote.retry_rejects(&[id], false).unwrap();
+    assert_eq!(rows(&site)[2..], ["3, 'free', 30", "4, 'c', 4"]);
+}
+
 // S4, S6
 #[test]
 fn a_refresh_removes_what_did_not_come() {
