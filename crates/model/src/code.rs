@@ -194,14 +194,14 @@ codes! {
     3003 NotDeployed Operator false "run `syncline deploy`";
     /// The system tables were created by another version of Syncline than this program, newer or
     /// older, and have another layout. Nothing of them was read or changed.
-    3004 DeployedByAnother Operator false
+    3004 DeployedByAnother Operator true
         "use the version that deployed them, or `undeploy` with it and deploy again";
     /// A table, column or trigger is no longer as `deploy` left it. Changes could be missed, so the
     /// table, and those that refer to it, are not synchronized until it is repaired: what is
     /// pending for them stays in the remote, and every synchronization warns. All other tables are
     /// synchronized. This is an error if no table is left. If the table was dropped or renamed on
     /// purpose, declare it in the model: in `dropped_tables`, or with `renamed_from`.
-    3005 Drift Operator false "run `syncline check`, then `syncline deploy`";
+    3005 Drift Operator true "run `syncline check`, then `syncline deploy`";
     /// A script failed. The message contains the error of the database.
     3006 ScriptFailed Operator false "`syncline scripts show` prints the scripts";
     /// The disk of the consolidated database is full or failing. PostgreSQL keeps the room of rows
@@ -319,7 +319,7 @@ codes! {
     /// The remote was created by another version of Syncline than this program, newer or older, and
     /// its tables of Syncline have another layout. Nothing of them was read or changed.
     5010 RemoteMadeByAnother Remote false
-        "use the version that made it, or `remote detach` with it and synchronize again";
+        "synchronize and `remote detach` with the version that made it, then synchronize again";
     /// The server and the user are not known yet.
     5011 ServerUnknown Remote false "give --server and --user the first time";
     /// The remote was synchronized with another remote ID. The server's state of the remote belongs

@@ -433,6 +433,40 @@ fn watch_survives_a_server_that_comes_late() {
     watch.wait().unwrap();
 }
 
+// S11: an operator needs a moment between two steps. Whoever watches at a remote cannot help, and
+// must not have to be started again everywhere.
+#[test]
+fn watch_survives_a_center_that_is_deployed_later_or_by_another_version() {
+    let (world, server) = shop(&["ann"]);
+    world.sync("ann", &server);
+    let watching = ["sync", "ann.db", "--password-file", "ann.password", "--watch"];
+    let mut command = world.syncline.command(&watching);
+    command.stderr(fs::File::create(world.path("watch.log")).unwrap());
+    let mut watch = command.spawn().unwrap();
+    let format = |change: &str| {
+        format!(
+            "UPDATE syncline_system SET value = value {change} WHERE name = 'format';
+             UPDATE syncline_system SET value = value + 1 WHERE name = 'deployment'"
+        )
+    };
+    let rename = |from, to| format!("ALTER TABLE customer RENAME COLUMN {from} TO {to}");
+    let steps = [
+        ("E3004", format("+ 1"), format("- 1")),
+        ("E3005", rename("name", "called"), rename("called", "name")),
+    ];
+    for (id, (code, begin, end)) in (6..).zip(steps) {
+        world.center_sql(&begin);
+        let insert = format!("INSERT INTO customer VALUES ({id}, 'new', NULL)");
+        sql(&world.remote("ann"), &insert);
+        until(code, || fs::read_to_string(world.path("watch.log")).unwrap().contains(code));
+        world.center_sql(&end);
+        let arrived = format!("SELECT count(*) FROM customer WHERE id = {id}");
+        until("the upload", || count(&world.consolidated(), &arrived) == 1);
+    }
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+}
+
 // S11
 #[test]
 fn refusals_say_who_must_act() {
