@@ -191,6 +191,7 @@ fn remote_json(remote: &KnownRemote, waiting: &Waiting) -> Value {
         "users": users_json(&remote.binding),
         "user": remote.user,
         "script_version": remote.script_version,
+        "client": remote.last_success.as_ref().map(|past| &past.ended.client),
         "last_contact_at": remote.last_contact_at,
         "last_contact_age_s": remote.last_contact_age_s,
         "last_upload_at": remote.last_upload_at,

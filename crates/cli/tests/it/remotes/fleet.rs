@@ -57,6 +57,8 @@ fn the_fleet_shows_who_fails_and_how_many_rows_wait_for_whom() {
             let remote = listed(&world, user);
             assert_eq!((&remote["rows_waiting"], &remote["failing"]), (&json!(0), &json!(false)));
             assert!(remote["last_transfer"]["bytes_out"].as_u64().unwrap() > 100, "{remote}");
+            // Who upgrades a fleet sees in one list which programs are there.
+            assert_eq!(remote["client"], concat!("syncline ", env!("CARGO_PKG_VERSION")));
         }
         // One comes, one goes, and one leaves the north.
         world.center_sql(

@@ -34,6 +34,7 @@ fn a_client_of_another_version_is_refused_and_both_versions_are_told() {
     let told = world.syncline.fails("E1002", &arguments);
     assert!(told.contains("this server speaks 2 to 2"), "{told}");
     assert_eq!(proxy.hellos().len(), 1);
+    assert!(server.log().contains("code=\"E1002\""), "{}", server.log());
     world.sync("ann", &server);
     world.assert_converged(&["ann"]);
 }
