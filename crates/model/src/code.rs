@@ -440,7 +440,7 @@ codes! {
     /// The server, or a proxy before it, does not go over to WebSocket. Most often a proxy does not
     /// pass the lines `Upgrade` and `Connection` on; nginx needs two more lines for that.
     6022 WebSocketNotPassed Operator false
-        "let the proxy pass `Upgrade` and `Connection` on, or use http:// or https://";
+        "let the proxy pass `Upgrade` on: docs/guides/reverse-proxy.md, nginx; or use https://";
     /// The service or the directory that knows the users (`authenticate_user_url`, `ldap_url`) did
     /// not answer in time, or could not be reached, or its certificate is not trusted, or it says
     /// that it cannot answer now. Nobody knows whether the password is right, so the attempt may be

@@ -79,15 +79,33 @@ fn nginx_as_installed_takes_small_uploads_and_names_the_option_for_large_ones() 
         outcome.message("E2325");
         assert!(outcome.stderr.contains("client_max_body_size"), "{outcome:?}");
         // WebSocket needs two lines, and then there is no such limit.
-        sync_by(&world, "ann", &nginx.url("wss"), &believes).message("E6022");
+        let outcome = sync_by(&world, "ann", &nginx.url("wss"), &believes);
+        outcome.message("E6022");
+        assert!(outcome.stderr.contains("docs/guides/reverse-proxy.md"), "{outcome:?}");
+        let small = nginx;
         let upgrades = "proxy_http_version 1.1;
             proxy_set_header Upgrade $http_upgrade;
             proxy_set_header Connection $connection_upgrade;";
         let nginx = Nginx::start(&world, &server, upgrades);
         succeeds(&sync_by(&world, "ann", &nginx.url("wss"), &believes));
-        succeeds(&sync_by(&world, "ben", &nginx.url("wss"), &believes));
+        // Downloads are not limited: these are 4 MB before they are compressed.
+        succeeds(&sync_by(&world, "ben", &small.url("https"), &believes));
         world.assert_converged(&["ann", "ben"]);
         server.stop();
+    }
+}
+
+// S9: the server says nothing for longer than nginx waits, but for its heartbeats.
+#[test]
+fn heartbeats_pass_nginx_as_the_guide_sets_it_up() {
+    for scheme in ["https", "wss"] {
+        let world = prepared(World::new(PROGRAM, SHOP), "heartbeat_interval_s = 1");
+        world.syncline.ok(&["cert", "dev"]);
+        let server = held_up(&world, LISTEN);
+        let guided = Nginx::guided().replace("proxy_read_timeout 2m", "proxy_read_timeout 3s");
+        assert_ne!(guided, Nginx::guided());
+        let nginx = Nginx::start(&world, &server, &guided);
+        rows_cross(&world, &nginx.url(scheme), &["--ca-file", "ca.pem"], 300);
     }
 }
 
