@@ -28,8 +28,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// A remote whose tables are published, with nothing to upload. A synchronization that is cut fails,
-/// so that a test sees what it has left.
+/// A remote whose tables are published, with nothing to upload. A synchronization that is cut
+/// fails, so that a test sees what it has left.
 pub(crate) struct Site {
     folder: TempDir,
     pub(crate) remote: Remote,
