@@ -555,7 +555,7 @@ mod tests {
             "syncline declare-restored --dir d --json --yes",
             "syncline rotate-keys --dir d --yes --json",
             "syncline cert dev",
-            "syncline cert dev --dir d --host a --host 10.0.0.1 --user ann --force --yes",
+            "syncline cert dev --dir d --host a --host 10.0.0.1 --user ann --force",
             "syncline sync r.db --server tls://a:1 --ca-file ca.pem",
             "syncline serve --dir d --listen tcp://a:1 --listen tcp://b:2 --log debug",
             "syncline sync r.db --server tcp://a:1 --user ann --password-file f --token-file t",

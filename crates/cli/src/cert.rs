@@ -1,6 +1,6 @@
 //! `syncline cert`: an authority of one's own, for tests and first steps.
 
-use crate::args::{CertAction, CertOptions, Consent, quoted};
+use crate::args::{CertAction, CertOptions, quoted};
 use certificates::{NameKind, Pin};
 use model::{Code, Failure, UserName, civil_date};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
@@ -27,7 +27,7 @@ pub(crate) fn run(options: &CertOptions) -> Result<(), Failure> {
     let clock = client::Components::system(&std::env::temp_dir())?.clock;
     let today = clock.unix_ms().div_euclid(DAY_MS);
     match &options.action {
-        CertAction::Dev { dir, hosts, users, force, consent, json } => {
+        CertAction::Dev { dir, hosts, users, force, json } => {
             let authority = Authority::new(today)?;
             let server = authority.server(hosts)?;
             let pin = Pin::of(server.0.der())
@@ -35,14 +35,14 @@ pub(crate) fn run(options: &CertOptions) -> Result<(), Failure> {
             let mut files = authority.files();
             files.extend(own_files("server", server));
             files.extend(authority.clients(users)?);
-            if !force {
-                require_new(dir, &files)?;
-            }
-            if !may_write(dir, &files, consent, *json)? {
-                return Ok(());
-            }
             fs::create_dir_all(dir).map_err(|error| cannot_write(dir).source(error))?;
-            let written = write(dir, &files, *json)?;
+            if *force && dir.join("ca.pem").exists() {
+                output::warning(
+                    "the authority is a new one: certificates of the former one, and remotes that \
+                     believe it or its server (--ca-file, --pin), are refused from now on",
+                );
+            }
+            let written = write(dir, &files, *force, *json)?;
             if *json {
                 let told = json!({
                     "files": written, "server": server_url(hosts), "pin": pin.to_string()
@@ -53,11 +53,7 @@ pub(crate) fn run(options: &CertOptions) -> Result<(), Failure> {
         }
         CertAction::Client { dir, users, force, json } => {
             let authority = Authority::read(dir, today)?;
-            let files = authority.clients(users)?;
-            if !force {
-                require_new(dir, &files)?;
-            }
-            let written = write(dir, &files, *json)?;
+            let written = write(dir, &authority.clients(users)?, *force, *json)?;
             if *json { output::json(&json!({ "files": written })) } else { Ok(()) }
         }
     }
@@ -66,47 +62,15 @@ pub(crate) fn run(options: &CertOptions) -> Result<(), Failure> {
 /// A file to write: its name, its text, and whether it is a key.
 type Made = (String, String, bool);
 
-/// Refuses to overwrite. All files are looked for before any is written, so that a refusal leaves
-/// none.
-fn require_new(dir: &Path, files: &[Made]) -> Result<(), Failure> {
-    match there(dir, files).first() {
-        Some(path) => Err(Failure::new(Code::FileExists, format!("{} exists", path.display()))),
-        None => Ok(()),
+/// Writes all files, or none where one is there already. Their paths.
+fn write(dir: &Path, files: &[Made], force: bool, json: bool) -> Result<Vec<PathBuf>, Failure> {
+    let paths: Vec<PathBuf> = files.iter().map(|(name, ..)| dir.join(name)).collect();
+    if !force {
+        // All are looked for before any is written, so that a refusal leaves no file.
+        if let Some(path) = paths.iter().find(|path| path.symlink_metadata().is_ok()) {
+            return Err(Failure::new(Code::FileExists, format!("{} exists", path.display())));
+        }
     }
-}
-
-/// Whether to write the files of a new authority. Where there is one, somebody has to agree: its
-/// keys cannot be made again.
-fn may_write(dir: &Path, files: &[Made], consent: &Consent, json: bool) -> Result<bool, Failure> {
-    let named = |paths: Vec<PathBuf>| {
-        let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
-        names.join(", ")
-    };
-    let there = there(dir, files);
-    let will = match there.is_empty() {
-        true if !consent.dry_run => return Ok(true),
-        true => format!("cert dev writes {}", named(paths(dir, files))),
-        false => format!(
-            "cert dev overwrites {}: certificates of the former authority, and remotes that \
-             believe it or its server (--ca-file, --pin), are refused from then on",
-            named(there)
-        ),
-    };
-    consent.is_given(&will, json)
-}
-
-fn paths(dir: &Path, files: &[Made]) -> Vec<PathBuf> {
-    files.iter().map(|(name, ..)| dir.join(name)).collect()
-}
-
-/// Those of the files that exist.
-fn there(dir: &Path, files: &[Made]) -> Vec<PathBuf> {
-    paths(dir, files).into_iter().filter(|path| path.symlink_metadata().is_ok()).collect()
-}
-
-/// Writes the files. Their paths.
-fn write(dir: &Path, files: &[Made], json: bool) -> Result<Vec<PathBuf>, Failure> {
-    let paths = paths(dir, files);
     for ((_, text, is_key), path) in files.iter().zip(&paths) {
         match is_key {
             true => secret::write_file(path, "key", text)?,

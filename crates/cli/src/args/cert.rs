@@ -1,6 +1,5 @@
 //! The options of `syncline cert`, and what `syncline sync` has to know of certificates.
 
-use super::Consent;
 use super::name::parse_user;
 use certificates::Pin;
 use clap::{Args, Subcommand};
@@ -40,8 +39,6 @@ pub(crate) enum CertAction {
         /// Overwrite existing files: certificates of the former authority become void
         #[arg(long)]
         force: bool,
-        #[command(flatten)]
-        consent: Consent,
         /// Print JSON
         #[arg(long)]
         json: bool,

@@ -3,7 +3,6 @@
 use super::{PROGRAM, SHOP};
 use harness::World;
 use serde_json::{Value, json};
-use std::fs;
 
 /// What the database says of everything that these commands take away.
 fn state(world: &World) -> Vec<Vec<String>> {
@@ -110,35 +109,4 @@ fn what_was_taken_away_is_json_where_that_is_wanted() {
     assert_eq!(nothing, json!({ "undeployed": true, "statements": [], "left": [] }));
     let nothing = world.syncline.json(&["undeploy", "--json", "--dry-run"]);
     assert!(nothing["dry_run"].as_str().unwrap().starts_with("nothing to do"), "{nothing}");
-}
-
-/// It warned whom it cut off when it was too late.
-#[test]
-fn cert_dev_asks_before_it_overwrites_an_authority() {
-    let world = World::new(PROGRAM, SHOP);
-    let syncline = &world.syncline;
-    let files = || ["ca.pem", "server.key"].map(|name| fs::read(world.path(name)).unwrap());
-    let force = ["cert", "dev", "--force"];
-    let planned = syncline.ok(&["cert", "dev", "--dry-run"]);
-    assert!(planned.starts_with("cert dev writes ./ca.pem, ./ca.key, "), "{planned}");
-    assert!(!world.path("ca.pem").exists());
-    syncline.ok(&force);
-    let before = files();
-    let told = ["overwrites ./ca.pem, ./ca.key, ./server.pem, ", "remotes that believe it"];
-    let refused = syncline.run(&force);
-    assert_eq!(refused.code, Some(2), "{refused:?}");
-    let message = refused.message("E6013");
-    assert!(told.iter().all(|told| message.contains(told)), "{message}");
-    let planned = syncline.json(&["cert", "dev", "--force", "--dry-run", "--json"]);
-    assert!(planned["dry_run"].as_str().unwrap().contains(told[0]), "{planned}");
-    let asked = syncline.on_terminal(&force, "[y/N]", "n\n");
-    assert_eq!(asked.code, Some(0), "{asked:?}");
-    assert!(told.iter().all(|told| asked.stdout.contains(told)), "{asked:?}");
-    assert!(asked.stdout.contains("nothing was changed"), "{asked:?}");
-    assert_eq!(files(), before);
-    syncline.on_terminal(&force, "[y/N]", "y\n");
-    let answered = files();
-    assert_ne!(answered, before);
-    syncline.ok(&["cert", "dev", "--force", "--yes"]);
-    assert_ne!(files(), answered);
 }

@@ -290,7 +290,7 @@ fn keys_are_for_their_owner_and_nothing_is_overwritten() {
     world.syncline.fails("E6005", &["cert", "dev", "--dir", "made"]);
     assert!(!world.path("made/ca.pem").exists(), "a refusal leaves no file");
     assert_eq!(fs::read(world.path("made/client-dev.key")).unwrap(), before);
-    world.syncline.ok(&["cert", "dev", "--dir", "made", "--force", "--yes"]);
+    world.syncline.ok(&["cert", "dev", "--dir", "made", "--force"]);
     assert_ne!(fs::read(world.path("made/client-dev.key")).unwrap(), before);
     world.syncline.fails("E6006", &["cert", "dev", "--dir", "b", "--host", "größe"]);
     assert_eq!(mode("made/ca.key"), 0o600);
@@ -333,7 +333,8 @@ fn what_is_printed_of_certificates_works_as_it_is() {
     let accepted = by("ben", "ben.db");
     assert_eq!(accepted.code, Some(0), "{accepted:?}");
     // Another authority is another one.
-    world.syncline.ok(&[&made[..], &["--force", "--yes"]].concat());
+    let forced = world.syncline.run(&[&made[..], &["--force"]].concat());
+    assert!(forced.stderr.contains("are refused from now on"), "{forced:?}");
     fs::copy(world.path("tls/server.pem"), world.path("tls/ca.pem")).unwrap();
     world.syncline.fails("E5020", &["cert", "client", "--dir", "tls", "--user", "cleo"]);
     let json = world.syncline.json(&["cert", "dev", "--dir", "b", "--host", "::2", "--json"]);
