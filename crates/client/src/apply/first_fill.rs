@@ -37,10 +37,12 @@ use crate::progress::state::FILLING;
 use crate::schema::history::History;
 use crate::schema::{RemoteTable, sequence};
 use crate::sql::ident;
+use crate::system::disk;
 use hidden::{HiddenTable, exchange};
-use model::{Failure, Spill, row_len};
+use model::{Code, Failure, Spill, row_len};
 use protocol::{DownloadMode, Operation, RowsFrame};
 use rusqlite::{CachedStatement, Connection};
+use std::path::Path;
 
 /// Fewer rows of a table are cheaper in the transaction of the download.
 pub(crate) const ROWS_MIN: u64 = 10_000;
@@ -72,6 +74,7 @@ pub(super) fn fill(
     if wanted.is_empty() {
         return Ok(fill);
     }
+    require_room(connection, download, &wanted)?;
     let _large_cache = LargeCache::new(connection)?;
     let filled = fill.run(connection, download, circumstances, (&wanted, progress));
     if filled.is_err() {
@@ -112,6 +115,31 @@ fn wanted<'a>(
         }
     }
     Ok(wanted)
+}
+
+/// Refuses rows for which there is no room before the disk is full for other programs too. In the
+/// file they take about as much as here, with their indexes more.
+fn require_room(
+    connection: &Connection,
+    download: &Download,
+    wanted: &[&RemoteTable],
+) -> Result<(), Failure> {
+    let Some(free) = connection.path().and_then(|path| disk::room(Path::new(path))) else {
+        return Ok(());
+    };
+    let unused = "SELECT freelist_count * page_size FROM pragma_freelist_count, pragma_page_size";
+    let unused: i64 = connection.query_row(unused, [], |row| row.get(0)).map_err(explain)?;
+    let room = free.saturating_add(unused.unsigned_abs());
+    let came = wanted.iter().map(|table| download.came[usize::from(table.position)].bytes);
+    let bytes: u64 = came.sum();
+    if bytes <= room {
+        return Ok(());
+    }
+    let megabytes = |bytes: u64| bytes as f64 / 1e6;
+    let (bytes, room) = (megabytes(bytes), megabytes(room));
+    let message =
+        format!("{bytes:.1} MB of rows have come, and {room:.1} MB are free where the remote lies");
+    Err(Failure::new(Code::RemoteDiskFull, message))
 }
 
 /// Removes what an attempt has left behind.

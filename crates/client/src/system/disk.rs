@@ -83,6 +83,18 @@ fn number(_: &Metadata) -> u64 {
     0
 }
 
+/// Bytes that are free where a file lies; none where that is not known.
+#[cfg(unix)]
+pub(crate) fn room(file: &Path) -> Option<u64> {
+    let disk = rustix::fs::statvfs(file).ok()?;
+    Some(disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
+#[cfg(not(unix))]
+pub(crate) fn room(_: &Path) -> Option<u64> {
+    None
+}
+
 /// What this user may not write of a database: its file, one that SQLite keeps beside it, or their
 /// folder. None is opened: closing it would end the locks that SQLite has on it.
 #[cfg(unix)]

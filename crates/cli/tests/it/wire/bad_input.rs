@@ -105,6 +105,7 @@ const CASES: &[(&str, &str, Input)] = &[
     ("a remote that another process synchronizes", "E5002", Staged(remote_in_use)),
     ("a table that is another one here", "E5005", Staged(other_table_at_the_remote)),
     ("a disk that fills up at the remote", "E5004", Staged(full_disk_at_the_remote)),
+    ("a first download that is larger than the disk", "E5004", Staged(more_than_the_disk_takes)),
     ("a limit on the size of the remote", "E5004", Staged(file_size_limit_at_the_remote)),
     // The consolidated database.
     (
@@ -589,6 +590,30 @@ fn full_disk_at_the_remote(bench: &Bench) -> Outcome {
     // Out of the disk with it, together with whatever lies beside the file.
     small.ok(&disk, "sh", &["-c", "cp ann.db* .."]);
     assert_survived(&world, &server, &before);
+    outcome
+}
+
+/// It is said before the rows are written, and the next time succeeds.
+fn more_than_the_disk_takes(bench: &Bench) -> Outcome {
+    let world = World::new(PROGRAM, SHOP);
+    world.add_user("ann");
+    let server = world.serve();
+    let many = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 12000)
+        INSERT INTO purchase SELECT printf('%0200d', i), 1 FROM n";
+    sql(&world.consolidated(), many);
+    let disk = world.path("disk");
+    let Some(small) = SmallDisk::new(&disk) else {
+        println!("no right to mount: only the limit on the file's size is tried");
+        return file_size_limit_at_the_remote(bench);
+    };
+    let password = world.path("ann.password").display().to_string();
+    let sync = ["sync", "ann.db", "--server", &server.url, "--user", "ann", "--password-file"];
+    let outcome = small.run(&disk, PROGRAM, &[&sync[..], &[&password]].concat());
+    let numbers = "2.4 MB of rows have come, and 0.";
+    assert!(outcome.stderr.contains(numbers), "{outcome:?}");
+    world.sync("ann", &server);
+    let (here, there) = (world.remote("ann"), world.consolidated());
+    assert_eq!(query(&here, PUBLISHED), query(&there, PUBLISHED));
     outcome
 }
 
