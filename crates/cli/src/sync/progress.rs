@@ -1,13 +1,14 @@
 //! The progress bar of a synchronization, only on a terminal.
 
 use client::Step;
-use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use terminal::output;
 
-/// Before, nobody can say how long it takes.
+/// Before, nobody can say how fast it is and how long it takes.
 const TIME_LEFT_AFTER: Duration = Duration::from_secs(2);
 
 /// Held while the line is drawn.
@@ -119,10 +120,15 @@ fn spinner() -> ProgressStyle {
 
 fn filling(with_time_left: bool) -> ProgressStyle {
     let template = match with_time_left {
-        true => "{msg:11} {bar:30} {human_pos}/{human_len} rows, {eta} left",
+        true => "{msg:11} {bar:20} {human_pos}/{human_len} rows, {rate}/s, {eta} left",
         false => "{msg:11} {bar:30} {human_pos}/{human_len} rows",
     };
-    ProgressStyle::with_template(template).unwrap_or(ProgressStyle::default_bar())
+    let rate = |state: &ProgressState, text: &mut dyn fmt::Write| {
+        // A terminal that takes no text has no use for an error either.
+        let _ = write!(text, "{}", HumanCount(state.per_sec() as u64));
+    };
+    let style = ProgressStyle::with_template(template).unwrap_or(ProgressStyle::default_bar());
+    style.with_key("rate", rate)
 }
 
 #[cfg(test)]
@@ -183,7 +189,8 @@ mod tests {
         // As if it had begun with the bar, two seconds ago.
         progress.filling = Some(("uploading", Duration::ZERO));
         let late = shown(&mut progress, uploading());
-        assert!(late.contains("1,000/2,500,000 rows, ") && late.contains(" left"), "{late}");
+        assert!(late.contains("1,000/2,500,000 rows, "), "{late}");
+        assert!(late.contains("/s, ") && late.contains(" left"), "{late}");
         let applying = Step::Applying { rows_done: 1000, rows_total: 2_500_000 };
         let next = shown(&mut progress, applying);
         assert!(next.contains("applying") && !next.ends_with(" left"), "{next}");
