@@ -233,9 +233,13 @@ const LINE_BYTES: usize = 2 << 20;
 #[test]
 fn a_synchronization_goes_on_by_itself_as_long_as_that_brings_something() {
     let schema = "CREATE TABLE item (id INTEGER PRIMARY KEY, note TEXT)";
-    for world in [World::new(PROGRAM, schema), World::on_postgres(PROGRAM, schema)] {
+    for (world, listen) in [
+        (World::new(PROGRAM, schema), "tcp://127.0.0.1:0"),
+        (World::new(PROGRAM, schema), "ws://127.0.0.1:0/base"),
+        (World::on_postgres(PROGRAM, schema), "http://127.0.0.1:0/base"),
+    ] {
         ["ann", "ben", "cat"].iter().for_each(|name| world.add_user(name));
-        let server = world.serve();
+        let server = world.serve_at(listen);
         world.sync("ann", &server);
         sql(&world.remote("ann"), "INSERT INTO item VALUES (-1, 'of ann')");
         let text = "x".repeat(1000);
