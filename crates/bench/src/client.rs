@@ -65,12 +65,12 @@ impl Client {
     }
 
     fn attempt(&mut self, order: Order) -> Result<Traffic, Failure> {
-        let connector = &self.connector;
+        let connections = self.connector.connections();
         // The steps before are the same for all clients and are not timed.
         let timed = order == Order::SynchronizeTimed;
         let bandwidth = self.assignment.bandwidth.filter(|_| timed);
         let mut connect = || -> Result<Box<dyn Transport>, Failure> {
-            let transport = connector.connect()?;
+            let transport = connections.connect()?;
             Ok(match bandwidth {
                 Some(bytes_per_second) => Box::new(Throttled::new(transport, bytes_per_second)),
                 None => transport,

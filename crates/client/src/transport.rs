@@ -17,7 +17,7 @@ pub mod tcp;
 mod tls;
 mod trust;
 
-pub use connector::Connector;
+pub use connector::{Connections, Connector};
 pub use meter::Metered;
 pub use trust::Trust;
 

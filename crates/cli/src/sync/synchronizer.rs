@@ -116,7 +116,7 @@ impl Synchronizer {
     pub(crate) fn verify(&mut self, named_max: usize) -> Result<Verification, Failure> {
         let compare = &mut |this: &mut Synchronizer, credential| {
             let request = VerifyRequest { credential, client: CLIENT.to_owned(), named_max };
-            let server = &this.server;
+            let server = this.server.connections();
             this.remote.verify(&request, &mut || server.connect())
         };
         self.proven(compare, |verification| verification.token.as_deref())
@@ -153,7 +153,7 @@ impl Synchronizer {
 
     fn attempt(&mut self, credential: Credential) -> Result<Report, Failure> {
         let request = Request { mode: self.mode, credential, client: CLIENT.to_owned() };
-        let server = &self.server;
+        let server = self.server.connections();
         let mut progress = Progress::new();
         let mut changed = false;
         self.remote.change_password(self.secrets.new_password());

@@ -1,7 +1,7 @@
 //! Chooses what carries the bytes, by the URL of the server.
 
 use super::http::websocket;
-use super::http::{self, Way};
+use super::http::{self, Kept, Way};
 use super::meter::{Meter, Metered};
 use super::tcp::{self, Timeouts};
 use super::trust::Trust;
@@ -52,22 +52,31 @@ impl Connector {
         self.meter.read()
     }
 
-    /// A new connection.
+    /// The connections of one synchronization. Dropping it closes what was kept between them.
+    pub fn connections(&self) -> Connections<'_> {
+        Connections { connector: self, kept: Kept::default() }
+    }
+}
+
+/// Connects for each attempt of one synchronization.
+pub struct Connections<'a> {
+    connector: &'a Connector,
+    kept: Kept,
+}
+
+impl Connections<'_> {
+    /// A new connection. Over HTTP it is the one before, if that can carry another request.
     pub fn connect(&self) -> Result<Box<dyn Transport>, Failure> {
-        let way = || {
-            let meter = self.meter.clone();
-            Way::from_environment(&self.url, self.timeouts, self.tls.clone(), meter)
-        };
-        Ok(match (self.url.scheme(), &self.tls) {
-            (scheme, _) if scheme.is_websocket() => {
-                Box::new(websocket::connect(&self.url, &way()?)?)
-            }
-            (scheme, _) if scheme.is_http() => Box::new(http::connect(&self.url, way()?)?),
+        let Connector { url, timeouts, tls, meter } = self.connector;
+        let way = || Way::from_environment(url, *timeouts, tls.clone(), meter.clone());
+        Ok(match (url.scheme(), tls) {
+            (scheme, _) if scheme.is_websocket() => Box::new(websocket::connect(url, &way()?)?),
+            (scheme, _) if scheme.is_http() => Box::new(http::connect(url, way()?, &self.kept)?),
             (Scheme::Tls, Some(tls)) => {
-                let tcp = way()?.reach(&self.url, self.timeouts)?;
-                Box::new(tls::shake_hands(tcp, &self.url, tls.clone())?)
+                let tcp = way()?.reach(url, *timeouts)?;
+                Box::new(tls::shake_hands(tcp, url, tls.clone())?)
             }
-            _ => Box::new(tcp::open(&self.url, self.timeouts, self.meter.clone())?),
+            _ => Box::new(tcp::open(url, *timeouts, meter.clone())?),
         })
     }
 }

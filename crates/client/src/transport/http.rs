@@ -2,7 +2,8 @@
 //!
 //! What is sent waits until something is to be received: in memory, or in a file without a name
 //! where it is long. Only the last frame of the protocol completes a response, whatever its status
-//! line said; a response without a body of ours comes from somebody between the two.
+//! line said; a response without a body of ours comes from somebody between the two. The next
+//! request of the same synchronization goes over the same connection, if both sides keep it.
 
 mod answer;
 mod body;
@@ -16,7 +17,9 @@ use super::Transport;
 use body::Body;
 use head::{Head, HeadReader, MEDIA_TYPE, malformed};
 use model::{Code, Failure, ServerUrl};
+use std::cell::Cell;
 use std::io::{self, ErrorKind, Read, Seek, Write};
+use std::rc::Rc;
 use std::time::Duration;
 use tempfile::SpooledTempFile;
 pub(super) use way::Way;
@@ -30,6 +33,9 @@ const ASK_FROM_BYTES: u64 = 64 << 10;
 
 /// How long an answer to that is waited for. Not everybody gives one.
 const ASK_MAX: Duration = Duration::from_secs(1);
+
+/// How long the end of a response is waited for, behind its last frame.
+const END_MAX: Duration = Duration::from_secs(1);
 
 /// Bytes of the request that are written at once.
 const PIECE_BYTES: usize = 64 << 10;
@@ -45,6 +51,24 @@ pub(super) struct Http {
     url: ServerUrl,
     way: Way,
     state: State,
+    kept: Kept,
+}
+
+/// The last response of one synchronization, whose connection may carry the next request.
+#[derive(Clone, Default)]
+pub(super) struct Kept(Rc<Cell<Option<Body<Line>>>>);
+
+impl Kept {
+    /// The connection, if the response has ended. What is left of it would be taken for the
+    /// beginning of the next one.
+    fn take(&self) -> Option<Line> {
+        let mut body = self.0.take()?;
+        body.source().wait_at_most(Some(END_MAX)).ok()?;
+        let Ok(0) = body.read(&mut [0]) else { return None };
+        let mut line = body.into_source()?;
+        line.wait_at_most(None).ok()?;
+        Some(line)
+    }
 }
 
 enum State {
@@ -67,10 +91,14 @@ enum Answered {
 }
 
 /// Connects to a server whose URL is one of HTTP.
-pub(super) fn connect(url: &ServerUrl, way: Way) -> Result<Http, Failure> {
-    let connection = Some(way.connect(url)?);
+pub(super) fn connect(url: &ServerUrl, way: Way, kept: &Kept) -> Result<Http, Failure> {
+    let connection = Some(match kept.take() {
+        Some(line) => line,
+        None => way.connect(url)?,
+    });
     let request = SpooledTempFile::new(MEMORY_BYTES_MAX);
-    Ok(Http { url: url.clone(), way, state: State::Gathering { request, connection } })
+    let state = State::Gathering { request, connection };
+    Ok(Http { url: url.clone(), way, state, kept: kept.clone() })
 }
 
 impl Transport for Http {
@@ -92,19 +120,32 @@ impl Transport for Http {
         let State::Receiving(body) = &mut self.state else {
             return Err(Failure::new(Code::ConnectionLost, "the exchange over HTTP has failed"));
         };
-        loop {
+        let error = loop {
             match body.read(buffer) {
+                Ok(n) => return Ok(n),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::InvalidData => {
-                    return Err(malformed("its body cannot be read"));
-                }
-                result => return result.map_err(meant),
+                Err(error) => break error,
             }
-        }
+        };
+        self.state = State::Broken;
+        Err(match error.kind() {
+            ErrorKind::InvalidData => malformed("its body cannot be read"),
+            _ => meant(error),
+        })
     }
 
     fn is_half_duplex(&self) -> bool {
         true
+    }
+}
+
+impl Drop for Http {
+    fn drop(&mut self) {
+        if let State::Receiving(mut body) = std::mem::replace(&mut self.state, State::Broken)
+            && body.source().keeps
+        {
+            self.kept.0.set(Some(body));
+        }
     }
 }
 
@@ -149,13 +190,17 @@ impl Http {
             Ok(()) if asks => self.permission(&mut line, &mut reader)?,
             _ => None,
         };
-        let head = match early {
-            Some(head) => head,
+        let (head, whole) = match early {
+            Some(head) => (head, false),
             None => {
                 let sent = begun.and_then(|()| pass_on(request, &mut line));
-                self.answer(&mut line, &mut reader, sent)?
+                let whole = sent.is_ok();
+                (self.answer(&mut line, &mut reader, sent)?, whole)
             }
         };
+        // Who has refused the request may be waiting for the rest of it. And a server that is busy
+        // needs the place of the connection.
+        line.keeps = whole && head.keeps && head.status == 200;
         if head.ours {
             return Ok(Answered::Body(Body::new(head.length, reader.rest(), line)));
         }
@@ -179,8 +224,7 @@ impl Http {
         };
         let mut head = format!(
             "POST {before}{path} HTTP/1.1\r\nhost: {authority}\r\nuser-agent: syncline/{}\r\n\
-             accept: {MEDIA_TYPE}\r\ncontent-type: {MEDIA_TYPE}\r\ncontent-length: {len}\r\n\
-             connection: close\r\n",
+             accept: {MEDIA_TYPE}\r\ncontent-type: {MEDIA_TYPE}\r\ncontent-length: {len}\r\n",
             env!("CARGO_PKG_VERSION")
         );
         if asks {
@@ -272,7 +316,7 @@ mod tests {
     use crate::transport::conformance;
     use crate::transport::tcp::Timeouts;
     use std::net::{Shutdown, TcpListener, TcpStream};
-    use std::sync::{Arc, Mutex};
+    use std::sync::{Arc, Barrier, Mutex};
     use std::thread;
 
     const OURS: &str = "content-type: application/vnd.syncline\r\n";
@@ -312,7 +356,7 @@ mod tests {
     /// A whole request, or its head alone if it asks first.
     fn request(stream: &mut TcpStream) -> String {
         let (mut text, mut byte) = (Vec::new(), [0]);
-        while !text.ends_with(b"\r\n\r\n") && stream.read(&mut byte).unwrap() == 1 {
+        while !text.ends_with(b"\r\n\r\n") && matches!(stream.read(&mut byte), Ok(1)) {
             text.push(byte[0]);
         }
         let head = String::from_utf8(text).unwrap();
@@ -329,6 +373,7 @@ mod tests {
         connect(
             &ServerUrl::parse(url)?,
             Way { proxy: None, timeouts, tls: None, meter: Arc::default() },
+            &Kept::default(),
         )
     }
 
@@ -388,6 +433,72 @@ mod tests {
         assert!(request.starts_with("POST /x/sync HTTP/1.1\r\n"), "{request}");
         assert!(request.contains(&format!("host: {}\r\n", peer.address)), "{request}");
         assert!(request.ends_with("\r\n\r\nping"), "{request}");
+    }
+
+    /// How many connections two requests of one synchronization need. The peer gives the first
+    /// answer, and closes behind these last words, if there are any.
+    fn connections_of_two(first: &str, last_words: Option<&'static str>) -> usize {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = ServerUrl::parse(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
+        let (first, between) = (first.to_owned(), Arc::new(Barrier::new(2)));
+        let heard = between.clone();
+        let peer = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            request(&mut stream);
+            stream.write_all(first.as_bytes()).unwrap();
+            between.wait();
+            if let Some(words) = last_words {
+                stream.write_all(words.as_bytes()).unwrap();
+                stream.shutdown(Shutdown::Write).unwrap();
+            }
+            between.wait();
+            let is_kept = request(&mut stream).ends_with("ping");
+            if !is_kept {
+                (stream, _) = listener.accept().unwrap();
+                request(&mut stream);
+            }
+            let pong = format!("HTTP/1.1 200 OK\r\n{OURS}content-length: 4\r\n\r\npong");
+            stream.write_all(pong.as_bytes()).unwrap();
+            if is_kept { 1 } else { 2 }
+        });
+        let (kept, mut buffer) = (Kept::default(), [0; 4]);
+        let way =
+            Way { proxy: None, timeouts: Timeouts::default(), tls: None, meter: Arc::default() };
+        for answer in [b"ping", b"pong"] {
+            let mut transport = connect(&url, way.clone(), &kept).unwrap();
+            transport.send(b"ping").unwrap();
+            assert_eq!(transport.receive(&mut buffer).unwrap(), 4);
+            assert_eq!(&buffer, answer);
+            if answer == b"ping" {
+                heard.wait();
+                heard.wait();
+            }
+        }
+        peer.join().unwrap()
+    }
+
+    // S1: what is left of one response is never taken for the beginning of the next.
+    #[test]
+    fn a_connection_carries_the_next_request_once_its_response_has_ended() {
+        let check = |version: &str, head: &str, last_words, connections| {
+            let first = format!("HTTP/1.{version} 200 OK\r\n{OURS}{head}");
+            assert_eq!(connections_of_two(&first, last_words), connections, "{first}");
+        };
+        let whole = "content-length: 4\r\n\r\nping";
+        let chunk = "transfer-encoding: chunked\r\n\r\n4\r\nping\r\n";
+        check("1", whole, None, 1);
+        check("1", &format!("{chunk}0\r\n\r\n"), None, 1);
+        // More of the response, something behind it, and an end that does not come.
+        check("1", "content-length: 5\r\n\r\npingx", None, 2);
+        check("1", &format!("{whole}x"), None, 2);
+        check("1", chunk, None, 2);
+        // The server has closed it, with a reason and without one.
+        check("1", whole, Some("HTTP/1.1 408 Request Timeout\r\n\r\n"), 2);
+        check("1", whole, Some(""), 2);
+        // It says that it closes, knows nothing else, or ends the response by it.
+        check("1", &format!("connection: foo, Close\r\n{whole}"), None, 2);
+        check("0", whole, None, 2);
+        check("1", "\r\nping", Some(""), 2);
     }
 
     #[test]
@@ -508,7 +619,7 @@ mod tests {
         let request = SpooledTempFile::new(MEMORY_BYTES_MAX);
         let state = State::Gathering { request, connection: None };
         let way = Way { proxy, timeouts: Timeouts::default(), tls: None, meter: Arc::default() };
-        let mut transport = Http { url, way, state };
+        let mut transport = Http { url, way, state, kept: Kept::default() };
         let mut buffer = [0; 4];
         assert_eq!(transport.receive(&mut buffer).unwrap(), 4);
         let requests = peer.requests.lock().unwrap().join("");

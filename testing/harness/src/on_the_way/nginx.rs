@@ -20,7 +20,7 @@ pub struct Nginx {
     _beside: Beside,
     port: u16,
     path: String,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Nginx {
@@ -42,7 +42,7 @@ impl Nginx {
                 !runs || TcpStream::connect(("127.0.0.1", port)).is_ok()
             });
             if runs {
-                return Nginx { _beside: beside, port, path: path.to_owned(), _folder: folder };
+                return Nginx { _beside: beside, port, path: path.to_owned(), folder };
             }
         }
         panic!("nginx does not start; is it installed?");
@@ -51,6 +51,17 @@ impl Nginx {
     /// Of the server, by way of the proxy.
     pub fn url(&self, scheme: &str) -> String {
         format!("{scheme}://127.0.0.1:{}{}", self.port, self.path)
+    }
+
+    /// Waits for so many requests. Returns the number of the connection of each, from the log.
+    pub fn connections(&self, requests: usize) -> Vec<String> {
+        let log = self.folder.path().join("access.log");
+        let mut seen = Vec::new();
+        until("nginx to log the requests", || {
+            seen = fs::read_to_string(&log).unwrap().lines().map(str::to_owned).collect();
+            seen.len() >= requests
+        });
+        seen
     }
 
     /// What the guide adds for the paths of the server.
@@ -97,7 +108,8 @@ http {{
     types_hash_max_size 2048;
     default_type application/octet-stream;
     ssl_prefer_server_ciphers on;
-    access_log off;
+    log_format connections $connection;
+    access_log {folder}/access.log connections;
     gzip on;
     map $http_upgrade $connection_upgrade {{
         default upgrade;

@@ -126,6 +126,30 @@ fn nginx_as_the_guide_sets_it_up_takes_uploads_of_any_size() {
     world.assert_converged(&["ann", "ben"]);
 }
 
+// S1
+#[test]
+fn the_requests_of_a_synchronization_share_a_connection_that_nginx_keeps() {
+    for (more, is_kept) in [("", true), ("keepalive_requests 1;", false)] {
+        let world = prepared(World::new(PROGRAM, SHOP), "");
+        world.syncline.ok(&["cert", "dev"]);
+        let server = world.serve_at(LISTEN);
+        let nginx = Nginx::start(&world, &server, &format!("{}{more}", Nginx::guided()));
+        let believes = ["--ca-file", "ca.pem"];
+        // A remote that knows no table yet asks for them, and then for the rows.
+        succeeds(&sync_by(&world, "ann", &nginx.url("https"), &believes));
+        let first = nginx.connections(2);
+        assert_eq!(first.len(), 2, "{first:?}");
+        assert_eq!(first[0] == first[1], is_kept, "{more} {first:?}");
+        world.assert_converged(&["ann"]);
+        // The next synchronization has a connection of its own.
+        world.add_notes("ann", 100, 5);
+        succeeds(&sync_by(&world, "ann", &nginx.url("https"), &[]));
+        let next = nginx.connections(3);
+        assert!(!first.contains(&next[2]), "{next:?}");
+        world.assert_converged(&["ann"]);
+    }
+}
+
 // S1, S3: no heartbeat passes, in neither direction, while the server works.
 #[test]
 fn a_proxy_that_collects_whole_bodies_makes_it_later_and_does_no_harm() {

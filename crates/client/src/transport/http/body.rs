@@ -74,6 +74,19 @@ impl<R: Read> Body<R> {
         }
     }
 
+    /// What it is read from.
+    pub(super) fn source(&mut self) -> &mut R {
+        self.from.get_mut().get_mut().1
+    }
+
+    /// The same, if the body has ended and nothing was read behind it.
+    pub(super) fn into_source(self) -> Option<R> {
+        let ended = self.state == State::Ended && self.from.buffer().is_empty();
+        let (begun, source) = self.from.into_inner().into_inner();
+        let all_read = begun.position() == begun.get_ref().len() as u64;
+        (ended && all_read).then_some(source)
+    }
+
     fn read_some(&mut self, buffer: &mut [u8], left: u64) -> io::Result<usize> {
         let room = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         match self.from.read(&mut buffer[..room])? {

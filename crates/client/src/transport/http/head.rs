@@ -29,6 +29,8 @@ pub(super) struct Head {
     /// The program that answered, as it calls itself.
     pub(super) server: Option<String>,
     pub(super) length: Length,
+    /// Another request may follow on the same connection.
+    pub(super) keeps: bool,
 }
 
 /// Where the body ends.
@@ -92,6 +94,7 @@ fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, Failure> {
         accept: None,
         server: None,
         length: Length::Open,
+        keeps: response.version == Some(1),
     };
     let mut length = None;
     for header in response.headers.iter() {
@@ -113,6 +116,9 @@ fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, Failure> {
             "location" => head.location = Some(value.to_owned()),
             "sec-websocket-accept" => head.accept = Some(value.to_owned()),
             "retry-after" => head.retry_after_s = value.parse().ok(),
+            "connection" => {
+                head.keeps &= !value.split(',').any(|it| it.trim().eq_ignore_ascii_case("close"));
+            }
             "server" => head.server = Some(model::cut(value, 40).into_owned()),
             _ => {}
         }

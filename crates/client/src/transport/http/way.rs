@@ -47,9 +47,11 @@ impl Way {
         let collected = if websocket { 1 } else { SILENCE_BY_PROXY };
         let receive = self.timeouts.receive.saturating_mul(collected);
         let tcp = self.reach(url, Timeouts { receive, ..self.timeouts })?;
-        let Some(tls) = &self.tls else { return Ok(Line { receive, inner: Inner::Plain(tcp) }) };
-        let session = tls::shake_hands(tcp, url, tls.clone())?;
-        Ok(Line { receive, inner: Inner::Encrypted(Box::new(session)) })
+        let inner = match &self.tls {
+            Some(tls) => Inner::Encrypted(Box::new(tls::shake_hands(tcp, url, tls.clone())?)),
+            None => Inner::Plain(tcp),
+        };
+        Ok(Line { receive, inner, keeps: false })
     }
 
     /// A connection to the server, or through a tunnel of the proxy to it, in which nothing is
@@ -96,6 +98,8 @@ fn tunnel(tcp: &mut Tcp, url: &ServerUrl, proxy: &Proxy) -> Result<(), Failure> 
 pub(super) struct Line {
     receive: Duration,
     inner: Inner,
+    /// It may carry another request once the response has ended.
+    pub(super) keeps: bool,
 }
 
 enum Inner {
@@ -118,18 +122,28 @@ impl Line {
         }
     }
 
-    /// Nobody has closed it while the request was gathered.
+    /// Nobody has closed it while the request was gathered. One that has carried a request is not
+    /// used either where something came unasked: a server may say there why it closes.
     pub(super) fn is_open(&mut self) -> bool {
-        let stream = self.socket().stream();
-        if stream.set_nonblocking(true).is_err() {
+        if self.socket().stream().set_nonblocking(true).is_err() {
             return false;
         }
-        let open = match stream.peek(&mut [0]) {
-            // A session that can be resumed says so unasked.
-            Ok(n) => n > 0,
-            Err(error) => error.kind() == ErrorKind::WouldBlock,
+        let open = match self.keeps {
+            // Through TLS, which also has messages that are none of ours.
+            true => self.read(&mut [0]).is_err_and(|it| it.kind() == ErrorKind::TimedOut),
+            false => match self.socket().stream().peek(&mut [0]) {
+                // A session that can be resumed says so unasked.
+                Ok(n) => n > 0,
+                Err(error) => error.kind() == ErrorKind::WouldBlock,
+            },
         };
-        stream.set_nonblocking(false).is_ok() && open
+        self.socket().stream().set_nonblocking(false).is_ok() && open
+    }
+
+    /// Waits so long at most for each of the next bytes, or as long as usual.
+    pub(super) fn wait_at_most(&mut self, limit: Option<Duration>) -> io::Result<()> {
+        let limit = limit.unwrap_or(self.receive);
+        self.socket().stream().set_read_timeout(Some(limit))
     }
 
     /// Waits so long at most while `heard` is asked.
@@ -138,10 +152,9 @@ impl Line {
         limit: Duration,
         heard: impl FnOnce(&mut Line) -> io::Result<T>,
     ) -> io::Result<T> {
-        self.socket().stream().set_read_timeout(Some(limit))?;
+        self.wait_at_most(Some(limit))?;
         let heard = heard(self);
-        let receive = self.receive;
-        self.socket().stream().set_read_timeout(Some(receive))?;
+        self.wait_at_most(None)?;
         heard
     }
 }
