@@ -53,16 +53,20 @@ pub(crate) struct Arriving {
 struct ArrivingTable {
     /// Names the state of the database; none if the table cannot be resumed.
     token: Option<Vec<u8>>,
-    /// What Hello presented, if it counts.
-    continued: Option<ResumedTable>,
+    /// What Hello presented counts.
+    continued: bool,
+    /// The token of the first download of which rows are kept.
+    first: Option<Vec<u8>>,
     rows: Stream,
     deletes: Stream,
+    /// Frames of deleted keys before this one are stored.
+    deletes_stored: SpillPosition,
 }
 
 /// Rows or deleted keys of a table.
 #[derive(Debug, Default)]
 struct Stream {
-    /// What Hello presented of them.
+    /// What Hello presented of them, if it counts.
     segments: Vec<Segment>,
     /// Segments of that which lie before the last position.
     passed: usize,
@@ -74,9 +78,6 @@ struct Stream {
     complete: bool,
     /// The position was not stored yet.
     moved: bool,
-    /// Frames before this one are stored, or are not to be. Rows of all tables have one of their
-    /// own, because they come in one sequence.
-    stored: SpillPosition,
 }
 
 impl Arriving {
@@ -89,20 +90,21 @@ impl Arriving {
         let mut tables = Vec::with_capacity(begin.tables.len());
         for (at, download) in begin.tables.iter().enumerate() {
             let kept = presented.iter().find(|it| usize::from(it.table) == at);
-            let continued = kept.filter(|_| download.continued).cloned();
+            let continued = kept.filter(|_| download.continued);
             if download.continued && (continued.is_none() || download.token.is_none()) {
                 return Err(malformed("the server goes on with a table that is not kept"));
             }
-            let stream = |segments: Option<&Vec<Segment>>| {
-                let segments = segments.cloned().unwrap_or_default();
-                let fresh_from = segments.is_empty().then_some(0);
-                Stream { segments, fresh_from, ..Stream::default() }
-            };
+            let first = continued.and_then(|it| {
+                let oldest = it.segments.last().map(|oldest| &oldest.token);
+                it.first.as_ref().or(oldest).map(|token| token.to_vec())
+            });
             tables.push(ArrivingTable {
                 token: download.token.as_ref().map(|token| token.to_vec()),
-                rows: stream(continued.as_ref().map(|it| &it.segments)),
-                deletes: stream(continued.as_ref().map(|it| &it.deletes)),
-                continued,
+                continued: continued.is_some(),
+                first,
+                rows: Stream::behind(continued.map(|it| &it.segments)),
+                deletes: Stream::behind(continued.map(|it| &it.deletes)),
+                deletes_stored: SpillPosition::default(),
             });
         }
         let (stored, receipt) = (SpillPosition::default(), begin.receipt.clone());
@@ -112,7 +114,7 @@ impl Arriving {
 
     /// Whether anything is gone on with.
     pub(crate) fn continues(&self) -> bool {
-        self.tables.iter().any(|table| table.continued.is_some())
+        self.tables.iter().any(|table| table.continued)
     }
 
     /// Whether more is kept than before this download began.
@@ -133,7 +135,7 @@ impl Arriving {
     /// Positions of the tables that are gone on with.
     fn continued(&self) -> impl Iterator<Item = usize> {
         let tables = self.tables.iter().enumerate();
-        tables.filter(|(_, table)| table.continued.is_some()).map(|(at, _)| at)
+        tables.filter(|(_, table)| table.continued).map(|(at, _)| at)
     }
 
     /// Rows of so many bytes have arrived.
@@ -186,7 +188,7 @@ impl Arriving {
         let transaction = begin_immediate(connection)?;
         partial::create(&transaction).map_err(explain)?;
         if !self.dropped {
-            for (at, _) in self.tables.iter().enumerate().filter(|(_, it)| it.continued.is_none()) {
+            for (at, _) in self.tables.iter().enumerate().filter(|(_, it)| !it.continued) {
                 partial::drop_table(&transaction, at).map_err(explain)?;
             }
         }
@@ -207,7 +209,7 @@ impl Arriving {
         transaction.commit().map_err(explain)?;
         (self.stored, self.dropped, self.gained) = (stored, true, gained);
         for (table, keys) in self.tables.iter_mut().zip(keys_stored) {
-            (table.rows.moved, table.deletes.moved, table.deletes.stored) = (false, false, keys);
+            (table.rows.moved, table.deletes.moved, table.deletes_stored) = (false, false, keys);
         }
         Ok(())
     }
@@ -248,7 +250,7 @@ impl ArrivingTable {
         transaction: &Connection,
         (at, download): (usize, &Download),
     ) -> Result<(SpillPosition, bool), Failure> {
-        let (mut stored, mut gained) = (self.deletes.stored, false);
+        let (mut stored, mut gained) = (self.deletes_stored, false);
         let Some(frames) = download.deletes.get(at) else { return Ok((stored, gained)) };
         while stored.chunks() < self.deletes.upto {
             let again = self.deletes.is_again(stored.chunks());
@@ -264,17 +266,21 @@ impl ArrivingTable {
     fn resumed(&self, at: u16) -> ResumedTable {
         let token = self.token.as_deref().unwrap_or_default();
         let (segments, deletes) = (self.rows.presented(token), self.deletes.presented(token));
-        let before = self.continued.as_ref();
-        let mut first = before.and_then(|before| {
-            let last = before.segments.last().map(|segment| &segment.token);
-            before.first.as_ref().or(last).cloned()
-        });
-        first.take_if(|first| segments.last().is_some_and(|last| last.token == *first));
+        let is_last = |first: &&Vec<u8>| segments.last().is_some_and(|last| last.token == **first);
+        let first = self.first.as_ref().filter(|first| !is_last(first));
+        let first = first.map(|first| first.clone().into());
         ResumedTable { table: at, first, segments, deletes }
     }
 }
 
 impl Stream {
+    /// Goes on behind these segments, or begins.
+    fn behind(segments: Option<&Vec<Segment>>) -> Stream {
+        let segments = segments.cloned().unwrap_or_default();
+        let fresh_from = segments.is_empty().then_some(0);
+        Stream { segments, fresh_from, ..Stream::default() }
+    }
+
     /// It is complete up to here; `frames` of it have arrived so far.
     fn reach(&mut self, reached: Position, frames: usize) -> Result<(), Failure> {
         let passed = usize::from(reached.passed);

@@ -80,7 +80,7 @@ impl Named<'_> {
         while let Some(payload) = reader.next_chunk()? {
             let (at, _, _) = RowsFrame::split(&payload)?;
             let table = arriving.tables.get(usize::from(at));
-            if table.is_some_and(|it| it.continued.is_some() && !it.rows.is_fresh(number)) {
+            if table.is_some_and(|it| it.continued && !it.rows.is_fresh(number)) {
                 self.frame(&payload, LAST)?;
             }
             number += 1;
