@@ -12,7 +12,7 @@ mod schema;
 mod server_process;
 
 use crate::args::DemoOptions;
-use crate::sync::interruption::INTERRUPTED;
+use crate::sync::interruption::{INTERRUPTED, noted};
 use client::transport::tcp::{self, Timeouts};
 use client::{Components, Credential, Mode, Remote, Request, Transport};
 use folder::Folder;
@@ -23,7 +23,7 @@ use schema::{BULK_PURCHASES, REPRESENTATIVES};
 use serde_json::Value;
 use server_process::ServerProcess;
 use signal_hook::consts::SIGINT;
-use signal_hook::{flag, low_level};
+use signal_hook::low_level;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -36,7 +36,8 @@ const KILLED_AFTER_BYTES: usize = 1 << 20;
 /// Tells the story from beginning to end, or until Ctrl-C.
 pub(crate) fn run(options: &DemoOptions) -> Result<(), Failure> {
     let folder = Folder::prepare(&options.dir)?;
-    let interrupted = interruptible()?;
+    // After a first Ctrl-C the command under way is the last.
+    let interrupted = noted(&[SIGINT], INTERRUPTED)?;
     let told = tell_story(folder, interrupted.clone());
     // The story has ended its server, also where it ended early.
     if interrupted.load(Ordering::SeqCst) {
@@ -48,17 +49,6 @@ pub(crate) fn run(options: &DemoOptions) -> Result<(), Failure> {
         low_level::exit(INTERRUPTED);
     }
     told
-}
-
-/// After a first Ctrl-C the command under way is the last. A second one ends the demo at once.
-fn interruptible() -> Result<Arc<AtomicBool>, Failure> {
-    let failed =
-        |error| Failure::new(Code::Bug, "cannot receive signals of the system").source(error);
-    let interrupted = Arc::new(AtomicBool::new(false));
-    flag::register_conditional_shutdown(SIGINT, INTERRUPTED, interrupted.clone())
-        .map_err(failed)?;
-    flag::register(SIGINT, interrupted.clone()).map_err(failed)?;
-    Ok(interrupted)
 }
 
 fn tell_story(folder: Folder, interrupted: Arc<AtomicBool>) -> Result<(), Failure> {

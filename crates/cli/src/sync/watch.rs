@@ -1,5 +1,6 @@
 //! `syncline sync --watch`: synchronizes when there are changes, and at intervals.
 
+use super::interruption;
 use super::report::told;
 use super::summary::Summary;
 use super::synchronizer::Synchronizer;
@@ -7,7 +8,6 @@ use crate::args::SyncOptions;
 use client::{Components, Mode};
 use model::{Code, Failure, Random};
 use signal_hook::consts::{SIGINT, SIGTERM};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use terminal::output;
@@ -25,7 +25,8 @@ const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Synchronizes until a signal ends it or a failure comes that repeating cannot cure.
 pub(super) fn run(synchronizer: &mut Synchronizer, options: &SyncOptions) -> Result<(), Failure> {
-    let ended = end_on_signals()?;
+    // A first signal ends after the synchronization under way, a second at once; both exit 0.
+    let ended = interruption::noted(&[SIGINT, SIGTERM], 0)?;
     let mut backoff = Backoff::new(Components::system(&std::env::temp_dir())?.random);
     let (mut first, mut accepted) = (true, synchronizer.was_accepted(options)?);
     let mut refused = None;
@@ -85,19 +86,6 @@ fn may_be_accepted_later(code: Code) -> bool {
             | Code::SecretMissing
             | Code::SecretExposed
     )
-}
-
-/// A first signal ends after the synchronization under way, a second at once; both exit 0.
-fn end_on_signals() -> Result<Arc<AtomicBool>, Failure> {
-    let failed =
-        |error| Failure::new(Code::Bug, "cannot receive signals of the system").source(error);
-    let ended = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 0, ended.clone())
-            .map_err(failed)?;
-        signal_hook::flag::register(signal, ended.clone()).map_err(failed)?;
-    }
-    Ok(ended)
 }
 
 /// Tells people what comes `then`, where that is news, and programs the failure.
