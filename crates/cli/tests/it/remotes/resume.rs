@@ -10,11 +10,17 @@ use shop::{Shop, assert_same, differences};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_syncline");
 
+/// What synchronizes by way of this URL.
+fn arguments_by(world: &World, server: &Server, name: &str, url: &str) -> Vec<String> {
+    let mut arguments = world.sync_arguments(name, server);
+    let at = arguments.iter().position(|argument| *argument == server.url).unwrap();
+    arguments[at] = url.to_owned();
+    arguments
+}
+
 /// Synchronizes through a proxy; none where the connection was cut.
 fn try_sync(world: &World, server: &Server, proxy: &Proxy) -> Option<Value> {
-    let mut arguments = world.sync_arguments("ann", server);
-    let at = arguments.iter().position(|argument| *argument == server.url).unwrap();
-    arguments[at].clone_from(&proxy.url);
+    let mut arguments = arguments_by(world, server, "ann", &proxy.url);
     arguments.extend(["--json", "--no-retry"].map(str::to_owned));
     let outcome = world.syncline.run(&arguments);
     let report: Value = serde_json::from_str(&outcome.stdout).unwrap();
@@ -218,9 +224,7 @@ fn a_row_that_is_uploaded_since_is_not_overwritten_by_what_was_kept() {
 /// and how often it was cut.
 fn sync_by_road(world: &World, server: &Server, name: &str, rules: Rules) -> (Value, usize, usize) {
     let road = Road::to(&server.url, rules);
-    let mut arguments = world.sync_arguments(name, server);
-    let at = arguments.iter().position(|argument| *argument == server.url).unwrap();
-    arguments[at] = road.url_of(&server.url);
+    let mut arguments = arguments_by(world, server, name, &road.url_of(&server.url));
     arguments.push("--json".into());
     (world.syncline.json(&arguments), road.bytes(), road.cut())
 }
@@ -293,9 +297,7 @@ fn a_synchronization_gives_up_where_nothing_more_comes() {
         let world = &shop.world;
         let server = world.serve();
         let proxy = Proxy::new(&server.url);
-        let mut arguments = world.sync_arguments("ann", &server);
-        let at = arguments.iter().position(|argument| *argument == server.url).unwrap();
-        arguments[at].clone_from(&proxy.url);
+        let arguments = arguments_by(world, &server, "ann", &proxy.url);
         for (option, hellos) in [(Some("--no-retry"), 1), (None, 1 + 5)] {
             shop.forget("ann");
             proxy.forget();
