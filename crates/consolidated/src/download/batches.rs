@@ -76,14 +76,17 @@ pub(crate) struct Stretch {
 
 impl Stretch {
     /// Of a window of a table whose range this is. Deleted keys without an order are few, or the
-    /// download is the first that may be cut: their end alone is not worth a position.
+    /// download is the first that may be cut: their end alone is not worth a position. And a remote
+    /// keeps them only behind all rows, so it is told nothing where they come first.
     pub(crate) fn of<P, S: Clone>(
         range: &DownloadRange<P, S>,
         window: &Window<S>,
         kind: Kind,
+        deletes_first: bool,
     ) -> Option<Stretch> {
         let Window { ordered, passed, is_last, .. } = *window;
-        let tells = range.tells_positions() && (ordered || kind == Kind::Rows);
+        let is_kept = kind == Kind::Rows || (ordered && !deletes_first);
+        let tells = range.tells_positions() && is_kept;
         tells.then_some(Stretch { ordered, passed, is_last })
     }
 }

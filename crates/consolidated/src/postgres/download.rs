@@ -409,9 +409,7 @@ fn plan<'a>(
         let cursor = |kind: Kind, window: &'a Window<Snapshot>| -> Result<Cursor<'a>, Failure> {
             let event = kind.event();
             let statement = key_order::statement((event, table.required(event)?), table, window);
-            // A remote keeps deleted keys only behind all rows.
-            let is_told = kind == Kind::Rows || !deletes_first;
-            let stretch = Stretch::of(range, window, kind).filter(|_| is_told);
+            let stretch = Stretch::of(range, window, kind, deletes_first);
             let part = Part { stretch, ..part(kind) };
             let bounds = [window.low.as_deref(), window.high.as_deref()];
             Ok(Cursor { event, statement, source: source(window.since.as_ref()), bounds, part })

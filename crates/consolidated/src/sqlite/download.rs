@@ -185,19 +185,19 @@ impl Download<'_, '_> {
         let is_surrounded = around.is_some();
         if is_surrounded {
             self.script(Event::BeginDownloadDeletes, position)?;
-            self.deletes(table, range, part(Kind::DeletedKeys), false)?;
+            self.deletes(table, range, part(Kind::DeletedKeys), is_surrounded)?;
             self.script(Event::EndDownloadDeletes, position)?;
             self.script(Event::BeginDownloadRows, position)?;
         }
         if is_sent {
             for window in range.windows() {
-                let stretch = Stretch::of(range, &window, Kind::Rows);
+                let stretch = Stretch::of(range, &window, Kind::Rows, is_surrounded);
                 let part = Part { stretch, ..part(Kind::Rows) };
                 self.cursor(table, Event::DownloadCursor, (&window, range.times), part)?;
             }
         }
         if is_sent && !is_surrounded {
-            self.deletes(table, range, part(Kind::DeletedKeys), true)?;
+            self.deletes(table, range, part(Kind::DeletedKeys), is_surrounded)?;
         }
         self.owed(table, part(Kind::Owed))?;
         if is_surrounded {
@@ -212,17 +212,16 @@ impl Download<'_, '_> {
         around.around_cursor(&mut Running(self.connection), (event, position), &self.times)
     }
 
-    /// Sends the keys of the rows of a table that are to be deleted. A remote keeps them only
-    /// `behind_rows`.
+    /// Sends the keys of the rows of a table that are to be deleted, before its rows or after.
     fn deletes(
         &mut self,
         table: &CatalogTable,
         range: &DownloadRange,
         part: Part,
-        behind_rows: bool,
+        is_first: bool,
     ) -> Result<(), Failure> {
         for window in range.delete_windows() {
-            let stretch = Stretch::of(range, &window, part.kind).filter(|_| behind_rows);
+            let stretch = Stretch::of(range, &window, part.kind, is_first);
             let part = Part { stretch, ..part };
             self.cursor(table, Event::DownloadDeleteCursor, (&window, range.times), part)?;
         }
